@@ -7,6 +7,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV_VERSION := 0.13.8
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 2 ? 2 : n > 8 ? 8 : n)))
+TRIALS ?= 20000
+SECONDS ?= 3600
+SEED ?= 0
 CDK_ARGS ?=
 
 # uv: the one on the search path, else one that `make install` puts into .tools.
@@ -22,11 +25,12 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 16,18,19,20,21,23,25
 
 VENV := .venv/bin
 TORCH := build/torch
+AUDIT := build/audit
 PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test test-torch verdicts goals bench bench-collector bench-hta bench-smdebug thorough snapshot reference docs demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test test-torch verdicts goals bench scale bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,8 +74,15 @@ $(TORCH)/.installed: tests/torch/requirements.lock
 test-torch: install $(TORCH)/.installed  ## Run the recorder's tests with torch, which lies in an environment of its own
 	PYTHONPATH=.:collector:rules_layer $(TORCH)/bin/python -m pytest tests/torch -n $(WORKERS) --dist loadgroup -m torch
 
-thorough: install  ## Run the property tests with 10,000 examples each
-	$(PYTEST) -n $(WORKERS) -m thorough
+thorough: install  ## Run property tests with 10,000 examples each, TRIALS=20000 of faults, and each fuzz target
+	TRIALS=$(TRIALS) $(PYTEST) -n $(WORKERS) --dist worksteal -m thorough
+
+mutants: install  ## Draw small faults of the code for SECONDS=3600, and say which no test finds
+	$(VENV)/python -m tests.mutation --map
+	$(VENV)/python -m tests.mutation --seconds $(SECONDS) --seed $(SEED)
+
+fuzz: install  ## Fuzz every parser and event for SECONDS=3600; failing inputs lie in build/fuzz
+	$(VENV)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 verdicts: install  ## Say how good the verdicts are on jobs with known faults, and where they fail
 	$(VENV)/python -m tests.verdicts.labelled
@@ -82,6 +93,11 @@ goals: install  ## Hold the verdicts on jobs with known faults, and on real runs
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf
+
+scale: install  ## Hold the sizing table against AWS's limits, and replay large jobs through the evaluator in memory
+	$(VENV)/python -m tests.scale.drain
+	$(VENV)/python -m tests.scale.replay 1 1440
+	$(VENV)/python -m tests.scale.replay 128 60
 
 bench-collector: install $(TORCH)/.installed  ## Measure what the collector and the recorder cost the loop beside them
 	$(VENV)/python -m tests.collector.bench
@@ -117,6 +133,14 @@ synth: install  ## Write the CloudFormation template to cdk.out
 
 deploy: install  ## Deploy to the account of the current credentials; CDK_ARGS="-c name=value" passes settings
 	$(CDK) deploy $(CDK_ARGS)
+
+$(AUDIT)/.installed: infra/audit.lock
+	"$(UV)" venv --quiet --clear --python $(VENV)/python $(AUDIT)/env
+	"$(UV)" pip install --quiet --require-hashes --python $(AUDIT)/env/bin/python -r $<
+	@touch $@
+
+audit: install $(AUDIT)/.installed  ## Ask the databases of known flaws about every locked package; 2 when one gives no answer
+	$(VENV)/python -m infra.audit
 
 release: install  ## Build wheel, layer, SBOM and a template without CDK into build/release; CDK_ARGS as for deploy
 	$(VENV)/python -m infra.release $(CDK_ARGS)

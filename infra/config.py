@@ -94,14 +94,18 @@ class DeploymentConfig:
     evaluate : str or None
         Which jobs the stack's default settings evaluate: ``all``, ``tagged``, ``off``, or patterns of names separated
         by commas; None is ``all`` with a bucket of the stack's own, and ``tagged`` with an existing one.
+    evaluation_every_s : int or None
+        How often the stack's default settings have a calm node evaluated, seconds; None for the documented default.
     rules_package : str or None
         Folder of a Python package with rules of the deployment's own, relative to the project; None for none.
     prices : str or None
         File of a price table in place of the packaged one, relative to the project; None for the packaged one.
     canary : bool
-        Whether a synthetic job proves once a day that the deployment detects and alerts.
+        Whether a synthetic job proves once a week that the deployment detects and alerts.
     dashboard : bool
-        Whether the stack has a CloudWatch dashboard.
+        Whether the stack has a CloudWatch dashboard, which costs more than all the rest of an idle deployment.
+    tracing : {"pass-through", "active"}
+        Whether the functions and state machines send traces to X-Ray.
     verdict_endpoint : bool
         Whether the stack answers other programs over HTTPS what a job does, admitted by IAM.
     weekly_digest : bool
@@ -155,10 +159,12 @@ class DeploymentConfig:
     stop_batch_jobs: bool = False
     stop_instances: bool = False
     evaluate: str | None = None
+    evaluation_every_s: int | None = None
     rules_package: str | None = None
     prices: str | None = None
     canary: bool = True
-    dashboard: bool = True
+    dashboard: bool = False
+    tracing: Literal["pass-through", "active"] = "pass-through"
     verdict_endpoint: bool = False
     weekly_digest: bool = False
     live_sources: tuple[str, ...] = ()
@@ -172,6 +178,11 @@ class DeploymentConfig:
     central_bus_arn: str | None = None
     architecture: Literal["arm64", "x86_64"] = "arm64"
     emulator: bool = False
+
+    @property
+    def traced(self) -> bool:
+        """Whether each invocation and execution sends a trace to X-Ray."""
+        return self.tracing == "active"
 
     @property
     def stoppable(self) -> tuple[str, ...]:
@@ -279,10 +290,12 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "evaluate": matching(
         rf"all|tagged|off|{_PATTERN}(,{_PATTERN})*", "all, tagged, off, or patterns such as prod-* separated by commas"
     ),
+    "evaluation_every_s": integer(60, 300),
     "rules_package": matching(r"\S(.*\S)?", "the folder of a Python package"),
     "prices": matching(r"\S(.*\S)?", "the file of a price table"),
     "canary": boolean,
     "dashboard": boolean,
+    "tracing": one_of("pass-through", "active"),
     "verdict_endpoint": boolean,
     "weekly_digest": boolean,
     "live_sources": listed(

@@ -21,12 +21,15 @@ class Overlay:
         The same, as uv names the platform whose wheels fit.
     batching_window_s : int
         Seconds for which the queue collects messages into one batch.
+    logs_deliveries : bool
+        Whether topics can log failed deliveries; an emulator refuses a topic that is to.
     """
 
     python_version: str
     architecture: str
     wheel_platform: str
     batching_window_s: int
+    logs_deliveries: bool = True
 
 
 AWS = Overlay(
@@ -57,4 +60,5 @@ def emulator() -> Overlay:
         architecture="arm64" if arm else "x86_64",
         wheel_platform=f"{cpu}-apple-darwin" if sys.platform == "darwin" else f"{cpu}-manylinux_2_28",
         batching_window_s=1,
+        logs_deliveries=False,
     )

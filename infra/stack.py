@@ -130,7 +130,7 @@ class TrainGuardStack(Stack):
             )
         self._tell(watched, settings, monitoring)
         bound_roles(self, config)
-        acknowledge(self, findings_that_stand(storage, config))
+        acknowledge(self, findings_that_stand(storage, config, watched.functions))
 
     def _watch(self, config: DeploymentConfig, parts: WatchedParts) -> Monitoring:
         monitoring = Monitoring(self, "Monitoring", config=config, parts=parts)

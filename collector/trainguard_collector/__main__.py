@@ -8,6 +8,7 @@ from typing import Optional
 from trainguard_collector.autostart import MARK
 from trainguard_collector.names import identify, is_first_process_of_node
 from trainguard_collector.settings import INTERVALS_MS, SettingError, Settings, read_settings
+from trainguard_collector.torchrun import with_torchrun
 from trainguard_collector.wrap import run
 
 
@@ -28,7 +29,8 @@ def main() -> int:
     if not command:
         parser.error("the command is missing: put it after --")
     given = {"TRAINGUARD_JOB": options.job, "TRAINGUARD_NODE": options.node}
-    environment = {**os.environ, **{name: value for name, value in given.items() if value}}
+    known = with_torchrun(os.environ, command)
+    environment = {**known, **{name: value for name, value in given.items() if value}}
     settings: Optional[Settings] = None
     try:
         if is_first_process_of_node(environment) and MARK not in environment:

@@ -16,8 +16,18 @@ _STREAMS = ("framework", "training")
 _RANK = {"Completed": 0, "Stopped": 1, "Failed": 2}
 
 
-def job_file(settings: Settings, started_at: float, status: str, ended_at: Optional[float] = None) -> bytes:
-    """Return ``job.json``: what TrainGuard reads of a job outside SageMaker."""
+def job_file(
+    settings: Settings,
+    started_at: float,
+    status: str,
+    ended_at: Optional[float] = None,
+    *,
+    existing: Optional[bytes] = None,
+) -> bytes:
+    """Return ``job.json``: what TrainGuard reads of a job outside SageMaker.
+
+    Fields of the ``existing`` file that the collector does not know a value for stay: a user may have written them.
+    """
     fields: dict[str, Any] = {
         "schema_version": 1,
         "name": settings.identity.job,
@@ -28,8 +38,30 @@ def job_file(settings: Settings, started_at: float, status: str, ended_at: Optio
         "ended_at": None if ended_at is None else round(ended_at, 3),
         "profiling_interval_ms": settings.interval_ms,
         "settings": settings.job_settings or None,
+        "tags": settings.tags or None,
+        "resources": settings.resources or None,
     }
-    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
+    own = {name: value for name, value in fields.items() if value is not None}
+    return json.dumps({**_kept(settings.identity.job, existing), **own}).encode()
+
+
+def current_job_file(place: Place, settings: Settings) -> Optional[bytes]:
+    """Return the job's file as it lies there; None where there is none, or it may not be read."""
+    try:
+        return place.get(job_file_key(settings.identity.job))
+    except Exception:
+        return None
+
+
+def _kept(job: str, existing: Optional[bytes]) -> dict[str, Any]:
+    """Return the fields of a job's file that the collector says nothing of: somebody else has written them."""
+    try:
+        found = json.loads(existing or b"{}")
+    except ValueError:
+        return {}
+    if not isinstance(found, dict) or found.get("name") not in (None, job):
+        return {}
+    return {name: value for name, value in found.items() if name != "ended_at"}
 
 
 def status_object(settings: Settings, started_at: float, at: float, **more: Any) -> bytes:
@@ -69,7 +101,10 @@ def end_job(
     worst = max((each for each in outcomes if each in _RANK), key=_RANK.__getitem__)
     first = min([started_at, *(float(other.get("started_at", started_at)) for other in others)])
     if not identity.in_sagemaker:
-        place.put(job_file_key(identity.job), job_file(settings, first, worst, now))
+        place.put(
+            job_file_key(identity.job),
+            job_file(settings, first, worst, now, existing=current_job_file(place, settings)),
+        )
     for stream in sorted(streams.union(*(_texts(other.get("streams")) for other in others))):
         place.put(stream_end_key(identity.job, stream), b"")
     place.put(end_key(identity.job), b"")

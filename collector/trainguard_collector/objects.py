@@ -7,9 +7,10 @@ A training process only writes to local files below the node's spool; the sample
 ``<epoch ns>.<quoted key>.object``        an object of the job, whole; the key is relative to the job's folder
 ``<epoch ns>.<quoted key>.plain``         the same, before it is compressed
 ``<pid>.writer``                          a process that may still write
+``<stream>.stream``                       a stream that was written, so that a sampler that is started anew ends it, too
 
-Writer and sampler lock a timeline for as long as they use it. The writer never waits: it keeps its lines until the next
-time. The sampler deletes the file that it took, which the writer notices by the number of its links.
+Writer and sampler lock a timeline: the writer while it appends, the sampler while it withdraws the permission to write.
+The writer never waits: it keeps its lines until the next time, and begins a new file when the last one is withdrawn.
 """
 
 import fcntl
@@ -21,7 +22,8 @@ from typing import Callable, Optional
 from urllib.parse import quote
 
 TIMELINE, TENSORS, OBJECT, PLAIN = ".timeline", ".tensors", ".object", ".plain"
-WRITER, DRAFT = ".writer", ".draft"
+WRITER, DRAFT, STREAM = ".writer", ".draft", ".stream"
+_WRITABLE = 0o200
 LARGEST_TIMELINE = 16 * 1024 * 1024
 """A timeline that nobody takes grows no further."""
 
@@ -55,7 +57,8 @@ class TimelineFile:
             if self._file is None or not _locked(self._file):
                 return False
             try:
-                if os.fstat(self._file).st_nlink:
+                found = os.fstat(self._file)
+                if found.st_nlink and found.st_mode & _WRITABLE:
                     self._write(lines)
                     return True
             finally:
@@ -148,6 +151,15 @@ class Handover:
                     size -= each
         if size > self._max_bytes:
             raise OSError(f"{more:,} bytes are too many for a spool of {self._max_bytes:,}")
+
+
+def withdraw(timeline: int) -> bool:
+    """Let the writer of a timeline, an open file, write no more into it; whether it was not just writing."""
+    if not _locked(timeline):
+        return False
+    os.fchmod(timeline, os.fstat(timeline).st_mode & ~_WRITABLE)
+    fcntl.flock(timeline, fcntl.LOCK_UN)
+    return True
 
 
 def object_name(key: str) -> str:

@@ -1,6 +1,5 @@
 """The sampler's side of what training processes hand over: files to objects, each under its key."""
 
-import fcntl
 import gzip
 import json
 import os
@@ -14,13 +13,24 @@ from typing import NamedTuple, Optional
 from urllib.parse import unquote
 
 from trainguard_collector.layout import timeline_key
-from trainguard_collector.objects import DRAFT, OBJECT, PLAIN, TENSORS, TIMELINE, WRITER, object_name
+from trainguard_collector.objects import (
+    DRAFT,
+    OBJECT,
+    PLAIN,
+    STREAM,
+    TENSORS,
+    TIMELINE,
+    WRITER,
+    object_name,
+    withdraw,
+)
 from trainguard_collector.tensor_files import encode_step
 
 ROTATE_S, ROTATE_BYTES = 60.0, 4 * 1024 * 1024
 """A timeline is sent when it is so old, or so large."""
 
 _STALE_DRAFT_S = 3_600.0
+_STREAMS = {"framework", "training"}
 _TIMES = re.compile(rb'"ts":(\d+),"dur":(\d+)')
 _PROCESS = re.compile(r"[A-Za-z0-9]{1,20}")
 
@@ -38,7 +48,8 @@ class Outgoing:
     Attributes
     ----------
     streams : set of str
-        Which streams were written, as their end markers name them: ``framework`` and ``training``.
+        Which streams were written, as their end markers name them: ``framework`` and ``training``; also by a sampler
+        before this one that was killed.
     faults : dict of str to str
         What could not be made an object, the newest of each kind.
     """
@@ -47,7 +58,7 @@ class Outgoing:
         self._folder, self._job, self._node = folder, job, node
         self._lock = threading.Lock()
         self._ends_us: dict[str, int] = {}
-        self.streams: set[str] = set()
+        self.streams = {path.stem for path in folder.glob(f"*{STREAM}")} & _STREAMS
         self.faults: dict[str, str] = {}
 
     def is_awaited(self, but: int) -> bool:
@@ -79,8 +90,9 @@ class Outgoing:
     def close(self) -> None:
         """Delete the folder when all of it was sent."""
         with suppress(OSError):
-            for path in self._folder.glob(f"*{WRITER}"):
-                path.unlink()
+            for kind in (WRITER, STREAM):
+                for path in self._folder.glob(f"*{kind}"):
+                    path.unlink()
             self._folder.rmdir()
 
     def _guarded(self, path: Path, final: bool) -> None:
@@ -93,7 +105,7 @@ class Outgoing:
                 _compress(path)
             else:
                 encode_step(path)
-                self.streams.add("training")
+                self._note("training")
         except FileNotFoundError:
             return  # the writer made room
         except OSError as fault:
@@ -110,9 +122,7 @@ class Outgoing:
         with path.open("rb") as file:
             if not due and os.fstat(file.fileno()).st_size < ROTATE_BYTES:
                 return
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not withdraw(file.fileno()):
                 return
             body = file.read()
             found = timeline_object(body)
@@ -122,7 +132,14 @@ class Outgoing:
                 end_us = self._ends_us[process] = max(end_us, self._ends_us.get(process, 0) + 1)
                 self._write(timeline_key(process, self._node, end_us), content)
             path.unlink()
-        self.streams.add("framework")
+        self._note("framework")
+
+    def _note(self, stream: str) -> None:
+        """Remember a stream that was written, on disk as well."""
+        if stream not in self.streams:
+            self.streams.add(stream)
+            with suppress(OSError):
+                (self._folder / f"{stream}{STREAM}").touch()
 
     def _write(self, key: str, body: bytes) -> None:
         target = self._folder / object_name(key)

@@ -13,14 +13,14 @@ from typing import Any, Optional
 from trainguard_collector.accelerators import Accelerators
 from trainguard_collector.cgroup import Cgroup
 from trainguard_collector.clock import Clock, next_tick
-from trainguard_collector.ending import end_job, job_file, status_object
+from trainguard_collector.ending import current_job_file, end_job, job_file, status_object
 from trainguard_collector.host import Host
 from trainguard_collector.layout import job_file_key, status_key
 from trainguard_collector.lines import encode
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.parentage import signal_when_parent_ends
-from trainguard_collector.places import open_place
+from trainguard_collector.places import Place, open_place
 from trainguard_collector.sender import Sender
 from trainguard_collector.settings import Settings
 from trainguard_collector.spool import Spool, SpoolInUseError
@@ -97,7 +97,7 @@ class Sampler:
         settings, clock = self._settings, self._clock
         self._sender.start()
         if not settings.identity.in_sagemaker and settings.identity.index in (0, None):
-            self._sender.note(job_file_key(settings.identity.job), job_file(settings, self._started_at, "InProgress"))
+            self._sender.note(job_file_key(settings.identity.job), self._job_file)
         interval_s = settings.interval_ms / 1000.0
         self._host.read(clock.monotonic())
         tick = next_tick(clock.now(), interval_s)
@@ -112,6 +112,10 @@ class Sampler:
             self._missed += max(round((following - tick) / interval_s) - 1, 0)
             tick = following
         self._finish()
+
+    def _job_file(self, place: Place) -> bytes:
+        existing = current_job_file(place, self._settings)
+        return job_file(self._settings, self._started_at, "InProgress", existing=existing)
 
     def _sample(self) -> None:
         at, steady = self._clock.now(), self._clock.monotonic()

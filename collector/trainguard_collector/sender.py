@@ -4,13 +4,14 @@ import random
 import threading
 import time
 from contextlib import suppress
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from trainguard_collector.layout import system_key
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.places import Place
 from trainguard_collector.spool import Spool
 
+Note = Union[bytes, Callable[[Place], bytes]]
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _NOTE_TRIES = 3
@@ -32,7 +33,7 @@ class Sender:
         self._place: Optional[Place] = None
         self._wake = threading.Event()
         self._finish_by: Optional[float] = None
-        self._notes: dict[str, bytes] = {}
+        self._notes: dict[str, Note] = {}
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
         self.sent_minutes = 0
         self.sent_objects = 0
@@ -47,8 +48,11 @@ class Sender:
         """Say that a minute is finished."""
         self._wake.set()
 
-    def note(self, key: str, body: bytes) -> None:
-        """Send a small object after the minutes; a later one of the same key replaces it."""
+    def note(self, key: str, body: Note) -> None:
+        """Send a small object after the minutes; a later one of the same key replaces it.
+
+        A function is given the place when the object is sent, and returns its bytes.
+        """
         self._notes[key] = body
         self._wake.set()
 
@@ -116,12 +120,12 @@ class Sender:
                 path.unlink()
                 self.sent_objects += 1
 
-    def _send_note(self, place: Place, key: str, body: bytes) -> None:
+    def _send_note(self, place: Place, key: str, body: Note) -> None:
         """Send a note, or keep it for the next time: a role that may not write one still writes the profile."""
         for number in range(_NOTE_TRIES):
             time.sleep(random.uniform(0.0, 0.5) * number)  # noqa: S311 - spreads retries, keeps no secret
             try:
-                place.put(key, body)
+                place.put(key, body if isinstance(body, bytes) else body(place))
             except Exception as fault:
                 self.failures += 1
                 self.faults["note"] = f"{type(fault).__name__}: {fault}"[:300]

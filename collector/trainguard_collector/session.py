@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
 
-from trainguard_collector.autostart import MARK
+from trainguard_collector.autostart import MARK, command_line
 from trainguard_collector.names import identify, is_first_process_of_node, launched_at
 from trainguard_collector.settings import read_settings
 from trainguard_collector.spawn import end, say, spawn
+from trainguard_collector.torchrun import with_torchrun
 
 _FINISH_S = 25.0
 
@@ -54,7 +55,8 @@ def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str]
         return False
     if not is_first_process_of_node(os.environ):
         return False
-    environment = {**os.environ, "TRAINGUARD_JOB": job} if job else os.environ
+    known = with_torchrun(os.environ, command_line())
+    environment = {**known, "TRAINGUARD_JOB": job} if job else known
     settings = read_settings(
         environment, identify(environment, now=launched_at(environment)), output=output, interval_ms=interval_ms
     )

@@ -2,13 +2,16 @@
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
 from trainguard_collector.names import Identity
+from trainguard_collector.resources import find_resources
 
 INTERVALS_MS = (100, 200, 500, 1_000, 5_000, 60_000)
 DEFAULT_INTERVAL_MS = 500
@@ -39,6 +42,8 @@ class Settings:
     finish_s: float = 20.0
     delay_s: float = 0.0
     job_settings: dict[str, Any] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the settings as JSON, for `from_json`."""
@@ -80,6 +85,10 @@ def read_settings(
         raise SettingError("TRAINGUARD_SPOOL_MB", spool_mb, f"at least {SMALLEST_SPOOL_MB}")
     if not place.startswith("s3://"):
         place = str(Path(place).absolute())
+    resources = find_resources(environment, identity)
+    if resources is None:
+        expected = '{"batch_job": "<id>"}, or instances such as i-0123456789abcdef0,i-0123456789abcdef1'
+        raise SettingError("TRAINGUARD_RESOURCES", environment["TRAINGUARD_RESOURCES"][:100], expected)
     return Settings(
         output=place.rstrip("/"),
         identity=identity,
@@ -91,25 +100,52 @@ def read_settings(
         cgroup=environment.get("TRAINGUARD_CGROUP", "/sys/fs/cgroup"),
         finish_s=float(_whole(environment, "TRAINGUARD_FINISH_S", 20)),
         job_settings=_job_settings(environment.get("TRAINGUARD_SETTINGS", "")),
+        tags=_tags(environment.get("TRAINGUARD_TAGS", "")),
+        resources=resources,
     )
 
 
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
 def default_spool() -> str:
-    """Return the folder of this user's spools."""
-    return str(Path(tempfile.gettempdir(), f"trainguard-collector-{os.getuid()}"))
+    """Return the folder of this user's spools, in the folder for temporary files.
+
+    Where another user of the machine has made that one, who could change what is in it, it is in the home folder.
+    """
+    folder = Path(tempfile.gettempdir(), f"trainguard-collector-{os.getuid()}")
+    with suppress(OSError):
+        folder.mkdir(mode=0o700)
+    try:
+        found = folder.lstat()
+    except OSError:
+        return str(folder)
+    private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & _OTHERS_MAY_WRITE
+    return str(folder if private else Path.home() / ".cache" / "trainguard-collector")
 
 
 def _job_settings(text: str) -> dict[str, Any]:
     """Return the settings of a job outside SageMaker, which has no tags: names and values of ``job.json``."""
-    if not text:
-        return {}
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if isinstance(found, dict) and len(found) <= _MOST_SETTINGS and all(map(_is_setting, found, found.values())):
+    found = _named(text)
+    if found is not None and all(map(_is_setting, found, found.values())):
         return found
     raise SettingError("TRAINGUARD_SETTINGS", text[:100], 'a JSON object such as {"LowGPUUtilization_window_s": 120}')
+
+
+def _tags(text: str) -> dict[str, str]:
+    """Return the tags of a job outside SageMaker, such as its owner: texts of ``job.json``."""
+    found = _named(text)
+    if found is not None and all(isinstance(each, str) and _is_setting(name, each) for name, each in found.items()):
+        return found
+    raise SettingError("TRAINGUARD_TAGS", text[:100], 'a JSON object of texts such as {"owner": "vision"}')
+
+
+def _named(text: str) -> Optional[dict[str, Any]]:
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and len(found) <= _MOST_SETTINGS else None
 
 
 def _is_setting(name: str, value: object) -> bool:

@@ -12,6 +12,7 @@ from constructs import Construct
 from infra.config import STOP_SWITCH_VALUES
 from infra.constructs import fire_machine
 from infra.constructs.canary import no_canary
+from infra.constructs.delivery import DeliveryLog
 from infra.constructs.encryption import encrypt_with_key_of_sns, own_key
 from infra.constructs.fire_alerts import EVENT_SOURCE
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
@@ -38,6 +39,8 @@ class Actions(Construct):
     ----------
     alerts : aws_sns.Topic
         What rules say; alarms about TrainGuard itself go elsewhere.
+    delivery : DeliveryLog
+        Alerts that their subscribers did not get.
     chat : aws_sns.Topic
         The same in the form that Amazon Q Developer in chat applications reads, for Slack and Teams.
     stop_switch : aws_ssm.StringParameter
@@ -65,6 +68,7 @@ class Actions(Construct):
         self._build_report = build_report
         key = own_key(self, platform.config)
         self.alerts = self._build_alerts(undelivered, key)
+        self.delivery = DeliveryLog(self, "Delivery", platform=platform, topic=self.alerts)
         self.chat = sns.Topic(self, "Chat", display_name="TrainGuard chat", enforce_ssl=True, master_key=key)
         if key is None:
             encrypt_with_key_of_sns(self.alerts)

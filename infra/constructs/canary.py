@@ -1,4 +1,4 @@
-"""The canary: a synthetic job a day that proves that the deployment detects, tells and reports."""
+"""The canary: a synthetic job a week that proves that the deployment detects, tells and reports."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -10,13 +10,13 @@ from constructs import Construct
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.policy import allow
 from infra.constructs.storage import Storage
+from trainguard.canary.call import LOOKED_AFTER_MINUTES
 
 CANARY_PREFIX = "trainguard-canary-"
 CANARY_KIND = "canary"
 """Value of the attribute ``Kind`` of its alerts."""
 
 PLANTED_HOUR_UTC = 6
-LOOKED_AFTER_MINUTES = 15
 
 _MOST_AGE = Duration.minutes(10)
 
@@ -27,7 +27,10 @@ def no_canary() -> sns.SubscriptionFilter:
 
 
 class Canary(Construct):
-    """One function behind two schedules: one plants, the other looks a quarter of an hour later what came of it.
+    """One function behind a schedule: it plants, and looks a quarter of an hour later what came of it.
+
+    The schedule calls twice a day, although a canary is planted once a week: an alarm notices its silence. CloudWatch
+    looks back for seven days at most, which is too short for a call a week.
 
     Attributes
     ----------
@@ -69,11 +72,10 @@ class Canary(Construct):
             ),
         )
         self.function.function.configure_async_invoke(max_event_age=_MOST_AGE, retry_attempts=2)
-        self._schedule("Plant", "plant", minute=0, undelivered=undelivered)
-        self._schedule("Look", "look", minute=LOOKED_AFTER_MINUTES, undelivered=undelivered)
+        self._schedule(undelivered)
 
-    def _schedule(self, construct_id: str, step: str, *, minute: int, undelivered: sqs.IQueue) -> None:
-        asked = {"step": step, "time": events.EventField.time}
+    def _schedule(self, undelivered: sqs.IQueue) -> None:
+        asked = {"step": "scheduled", "time": events.EventField.time}
         target = targets.LambdaFunction(
             self.function.function,
             event=events.RuleTargetInput.from_object(asked),
@@ -82,8 +84,8 @@ class Canary(Construct):
         )
         events.Rule(
             self,
-            construct_id,
-            description=f"Asks TrainGuard's canary once a day to {step}",
-            schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=str(minute)),
+            "Daily",
+            description="Calls TrainGuard's canary, which plants and looks on Mondays",
+            schedule=events.Schedule.cron(hour=str(PLANTED_HOUR_UTC), minute=f"0,{LOOKED_AFTER_MINUTES}"),
             targets=[target],
         )

@@ -9,8 +9,9 @@ from constructs import Construct
 
 from infra.config import DeploymentConfig
 from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric
-from infra.constructs.monitoring import LAG_LIMIT_S, WatchedParts
+from infra.constructs.monitoring import WatchedParts
 from infra.constructs.operating_cost import cost_an_hour
+from trainguard.adapters.late_verdicts import LATE_S
 
 _COLUMNS = 24
 _HEIGHT = 6
@@ -91,7 +92,7 @@ class Dashboard(Construct):
             for statistic in ("p50", "p90", "Maximum")
         ]
         return [
-            Chart("Verdicts behind the clock (s)", lag, limit=LAG_LIMIT_S),
+            Chart("Verdicts behind the clock (s)", lag, limit=LATE_S),
             Chart(
                 "Jobs evaluated each minute",
                 [

@@ -3,8 +3,8 @@
 An execution handles one fire: stop where opted in, alert, report from state; or tells what became of one later: that
 its finding escalates, or is over; or reports faults in a job's settings. No step and no branch keeps another from
 running, but for a stop: what could not be announced or recorded is not done. What went wrong fails the execution at its
-very end, where an alarm sees it, and where a redrive sends what was not sent. An execution with ``resend`` in its input
-sends the alert of another one that could not; it marks, decides, stops and reports nothing. The variables:
+very end, where a rule tells operators of it, and where a redrive sends what was not sent. An execution with ``resend``
+in its input sends the alert of another one that could not; it marks, decides, stops and reports nothing. The variables:
 
 =========== ======================================================================================================
 fire        the execution's input, of the ``kind`` fire, escalation, cleared or notice

@@ -75,7 +75,7 @@ class FunctionSpec:
     folder : str
         Its folder in `lambdas/`, which is also its name in logs and metrics.
     statements : sequence of aws_iam.PolicyStatement
-        What it may do, besides writing its log and its traces.
+        What it may do, besides writing its log, and its traces where the deployment has them.
     environment : mapping
         Its own variables.
     timeout_s, memory_mib : int
@@ -110,8 +110,10 @@ class TrainGuardFunction(Construct):
     ----------
     service_name, metrics_namespace : str
         Under which its metrics are found; the namespace is the stack's, so that several stacks do not mix.
-    log_group_name : str
+    log_group : aws_logs.LogGroup
         Where it writes its log.
+    log_group_name : str
+        The name of that.
     memory_mib : int
         What an invocation is billed for.
     """
@@ -121,8 +123,8 @@ class TrainGuardFunction(Construct):
         self.service_name = spec.folder
         self.metrics_namespace = platform.config.stack_name
         self.memory_mib = spec.memory_mib
-        self._log_group = log_group(self, "Logs", platform.config)
-        self.log_group_name = self._log_group.log_group_name
+        self.log_group = log_group(self, "Logs", platform.config)
+        self.log_group_name = self.log_group.log_group_name
         role = role_with(
             self,
             "Role",
@@ -139,11 +141,11 @@ class TrainGuardFunction(Construct):
             architecture=architecture(platform.overlay),
             layers=[platform.layer],
             role=role.without_policy_updates(),
-            log_group=self._log_group,
+            log_group=self.log_group,
             timeout=Duration.seconds(spec.timeout_s),
             memory_size=spec.memory_mib,
             ephemeral_storage_size=None if spec.scratch_mib is None else Size.mebibytes(spec.scratch_mib),
-            tracing=lambda_.Tracing.ACTIVE,
+            tracing=lambda_.Tracing.ACTIVE if platform.config.traced else lambda_.Tracing.PASS_THROUGH,
             dead_letter_queue=spec.dead_letters,
             reserved_concurrent_executions=spec.concurrency,
             environment={
@@ -165,7 +167,9 @@ class TrainGuardFunction(Construct):
 
     def _common_statements(self, platform: FunctionPlatform, spec: FunctionSpec) -> list[iam.PolicyStatement]:
         write_logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
-        statements = [allow("WriteLogs", write_logs, [self._log_group.log_group_arn]), send_traces()]
+        statements = [allow("WriteLogs", write_logs, [self.log_group.log_group_arn])]
+        if platform.config.traced:
+            statements.append(send_traces())
         if kept := spec.dead_letters or spec.failures:
             statements.append(allow("KeepFailedEvents", ["sqs:SendMessage"], [kept.queue_arn]))
         if platform.placement:

@@ -1,7 +1,5 @@
 """Metrics as alarms and the dashboard name them."""
 
-from collections.abc import Sequence
-
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sqs as sqs
@@ -54,10 +52,3 @@ def of_table(
 def depth(queue: sqs.Queue, *, label: str | None = None) -> cloudwatch.Metric:
     """Return how many messages wait in a queue."""
     return queue.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum", label=label)
-
-
-def sum_of(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:
-    """Return the sum of metrics, of which those without data count nothing."""
-    named = {f"m{number}": metric for number, metric in enumerate(metrics)}
-    terms = " + ".join(f"FILL({name}, 0)" for name in named)
-    return cloudwatch.MathExpression(expression=terms, using_metrics=named, period=PERIOD)

@@ -1,6 +1,7 @@
 """Alarms about TrainGuard itself, on a topic of their own: who reads alerts about training need not hear of queues.
 
-Each alarm has a section of its name in the runbook, `docs/operations.md`.
+Each alarm has a section of its name in the runbook, `docs/operations.md`. An alarm costs money for each metric that it
+reads, whether anything happens or not: what EventBridge or a log can say is said without one.
 """
 
 from dataclasses import dataclass
@@ -19,27 +20,28 @@ from infra.constructs.canary import Canary
 from infra.constructs.captures import Captures
 from infra.constructs.encryption import own_key
 from infra.constructs.evaluation import Evaluation
+from infra.constructs.executions import FailedExecutions
+from infra.constructs.faults import Faults
 from infra.constructs.function import TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.lifecycle import Lifecycle
 from infra.constructs.live_sources import LiveSources
-from infra.constructs.measures import BAD_ENDS, PERIOD, depth, of_machine, of_table, product_metric, sum_of
+from infra.constructs.measures import PERIOD, depth
 from infra.constructs.reports import Reports
 from infra.constructs.storage import Storage
 from infra.constructs.subscribers import subscribe_address
 from infra.constructs.verdict import VerdictEndpoint
 from infra.constructs.weekly_digest import WeeklyDigest
+from trainguard.adapters.fault_points import AT_ONCE
 
 RUNBOOK = "docs/operations.md"
+EXECUTIONS_FAIL = "ExecutionsFail"
+"""The one notice that is no alarm; it has a section of the runbook as alarms have."""
 
 MESSAGE_AGE_LIMIT_S = 900
 """Older than two visibility timeouts: a message that failed once and came back is no reason to wake anybody."""
 
-LAG_LIMIT_S = 900
-"""Verdicts of a healthy deployment are less than two minutes behind the clock."""
-
 _TICKS_EXPECTED = 3
-_JOBS_LEFT_OUT = 3
 _CANARY_PERIOD = Duration.hours(6)
 _CANARY_PERIODS = 5
 
@@ -119,12 +121,19 @@ class Monitoring(Construct):
         self.alarms: list[cloudwatch.Alarm] = []
         self.operations = self._build_operations(config, parts.ingest.event_dead_letters)
         self._build_queue_alarms(parts)
-        self._build_function_alarms(parts)
-        self._build_execution_alarms(parts)
-        self._build_product_alarms(parts)
-        self._build_delivery_alarms(parts)
+        self._build_tick_alarm(parts)
+        self._build_fault_alarm(config, parts)
         if parts.canary:
-            self._build_canary_alarms(parts.canary)
+            self._build_canary_alarm(parts.canary)
+        machines = (parts.actions, parts.reports, parts.captures)
+        FailedExecutions(
+            self,
+            EXECUTIONS_FAIL,
+            machine_arns=[machine.state_machine_arn for machine in machines],
+            topic=self.operations,
+            runbook=f"{RUNBOOK}#{EXECUTIONS_FAIL.lower()}",
+            undelivered=parts.ingest.event_dead_letters,
+        )
 
     def _build_operations(self, config: DeploymentConfig, undelivered: sqs.IQueue) -> sns.Topic:
         topic = sns.Topic(
@@ -168,115 +177,48 @@ class Monitoring(Construct):
             threshold=MESSAGE_AGE_LIMIT_S,
         )
 
-    def _build_function_alarms(self, parts: WatchedParts) -> None:
-        evaluate, tick = parts.evaluation.evaluate_objects, parts.evaluation.tick
-        lifecycle = parts.lifecycle.job_lifecycle
-        failing = {
-            "EvaluateObjectsFails": evaluate,
-            "TickFails": tick,
-            "LookAfterJobFails": parts.evaluation.look_after_job,
-            "JobLifecycleFails": lifecycle,
-        }
-        for name, part in failing.items():
-            self._alarm(
-                name,
-                f"Invocations of {part.service_name} end in an error: see its log",
-                part.function.metric_errors(period=PERIOD, statistic="Sum"),
-            )
+    def _build_fault_alarm(self, config: DeploymentConfig, parts: WatchedParts) -> None:
+        evaluation = parts.evaluation
+        watched = [evaluation.evaluate_objects, evaluation.tick, evaluation.look_after_job]
+        watched.append(parts.lifecycle.job_lifecycle)
+        if parts.canary:
+            watched.append(parts.canary.function)
+        faults = Faults(
+            self,
+            "Faults",
+            namespace=config.stack_name,
+            functions=watched,
+            undelivered=parts.actions.delivery.log_group,
+        )
+        self._alarm(
+            "FaultsFound",
+            "Functions fail, a rule raises, verdicts are late, jobs are left out, or an alert was not delivered: the "
+            "saved query Faults names them",
+            faults.points,
+            threshold=AT_ONCE,
+        )
+
+    def _build_tick_alarm(self, parts: WatchedParts) -> None:
         self._alarm(
             "TickDoesNotRun",
             "The tick runs less often than it should: gaps, silent nodes and unsent fires wait",
-            tick.function.metric_invocations(period=PERIOD, statistic="Sum"),
+            parts.evaluation.tick.function.metric_invocations(period=PERIOD, statistic="Sum"),
             threshold=_TICKS_EXPECTED,
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=2,
             missing=_MISSING_IS_BAD,
         )
-        throttles = [
-            part.function.metric_throttles(period=PERIOD, statistic="Sum") for part in (evaluate, tick, lifecycle)
-        ]
-        self._alarm("FunctionsAreThrottled", "The account's Lambda concurrency is used up", sum_of(throttles))
 
-    def _build_execution_alarms(self, parts: WatchedParts) -> None:
-        machines = {
-            "FireExecutionsFail": (
-                parts.actions.state_machine_arn,
-                "A step of the fire path failed: the execution's cause says which of stop, alert, report or record",
-            ),
-            "ReportExecutionsFail": (
-                parts.reports.state_machine_arn,
-                "A full report was not made, or not of all there is: the execution's cause says which step failed",
-            ),
-            "KernelExecutionsFail": (
-                parts.captures.state_machine_arn,
-                "A capture of kernel traces was not judged, or its page not made: it is asked for again, three times",
-            ),
-        }
-        for name, (arn, meaning) in machines.items():
-            self._alarm(name, meaning, sum_of([of_machine(end, arn) for end in BAD_ENDS]))
+    def _build_canary_alarm(self, canary: Canary) -> None:
+        """Alert when the canary's schedule does not call; that a canary failed is a fault among the others.
 
-    def _build_product_alarms(self, parts: WatchedParts) -> None:
-        tick, look = parts.evaluation.tick, parts.evaluation.look_after_job
-        evaluators = (parts.evaluation.evaluate_objects, look)
-        meanings = {
-            "StateConflictsExhausted": "Writers of one node kept displacing each other, and messages were given back",
-            "RuleErrors": "A rule raised an error and its row says ERROR: its verdict is missing",
-        }
-        for name, meaning in meanings.items():
-            self._alarm(name, meaning, sum_of([product_metric(name, part) for part in evaluators]))
-        self._alarm(
-            "VerdictsLagBehind",
-            f"Verdicts are more than {LAG_LIMIT_S} s behind the clock for one node in ten",
-            product_metric("EvaluationLagSeconds", parts.evaluation.evaluate_objects, statistic="p90"),
-            threshold=LAG_LIMIT_S,
-            evaluation_periods=3,
-        )
-        self._alarm(
-            "JobsAreLeftOut",
-            "Evaluations of jobs fail, are refused, or wait for more than a minute: summaries and silent nodes wait",
-            sum_of(
-                [
-                    product_metric("TickFailures", look),
-                    product_metric("TickFailures", tick),
-                    product_metric("TicksUnfinished", tick),
-                    look.function.metric("AsyncEventsDropped", period=PERIOD, statistic="Sum"),
-                ]
-            ),
-            threshold=_JOBS_LEFT_OUT,
-            evaluation_periods=3,
-        )
-
-    def _build_delivery_alarms(self, parts: WatchedParts) -> None:
-        throttles = ("WriteThrottleEvents", "ReadThrottleEvents")
-        self._alarm(
-            "TablesAreThrottled",
-            "DynamoDB refuses requests: the cap on write units, or one partition, is at its limit",
-            sum_of([of_table(name, table) for table in parts.table_names.values() for name in throttles]),
-            evaluation_periods=2,
-        )
-        self._alarm(
-            "AlertsAreNotDelivered",
-            "A subscriber of the alert topic did not get an alert, after all retries of SNS",
-            parts.actions.alerts.metric_number_of_notifications_failed(period=PERIOD, statistic="Sum"),
-        )
-
-    def _build_canary_alarms(self, canary: Canary) -> None:
-        """Alert when the canary fails, and when it does not run.
-
-        Then the state is insufficient data: a deployment whose first canary is still to come begins in that state, and
+        Then the state is insufficient data: a deployment whose first call is still to come begins in that state, and
         an alarm sends no message about its first state.
         """
-        failed = product_metric("CanaryFailed", canary.function)
-        raised = canary.function.function.metric_errors(period=PERIOD, statistic="Sum")
-        self._alarm(
-            "CanaryFails",
-            "The synthetic job has no row, no alert or no report: real findings may be lost too",
-            sum_of([failed, raised]),
-        )
         self._alarm(
             "CanaryDoesNotRun",
-            "No canary was checked for 30 hours: nobody knows whether the deployment detects and alerts",
-            product_metric("CanaryPassed", canary.function, statistic="SampleCount", period=_CANARY_PERIOD),
+            "The canary was not called for 30 hours: nobody knows whether the deployment detects and alerts",
+            canary.function.function.metric_invocations(period=_CANARY_PERIOD, statistic="Sum"),
             comparison=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             evaluation_periods=_CANARY_PERIODS,
             missing=_MISSING_IS_BREACHING,

@@ -1,6 +1,6 @@
 """Findings of cdk-nag that stand, each at its construct and with its reason; any other finding stops the synthesis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, cast
@@ -10,6 +10,7 @@ from aws_cdk import Acknowledgment, Stack, Validations
 from infra.config import DeploymentConfig
 from infra.constructs import captures, kernels_machine
 from infra.constructs.canary import CANARY_PREFIX
+from infra.constructs.function import TrainGuardFunction
 from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, RUN_FILES, services_by_kind
 from infra.constructs.storage import Storage
 from trainguard.families.installed import FAMILIES
@@ -43,13 +44,13 @@ _NO_DLQ = "Serverless::Serverless-LambdaDLQ"
 _NO_REDRIVE = "Serverless::Serverless-SQSRedrivePolicy"
 _NO_ASYNC_DESTINATION = "Serverless::Serverless-LambdaAsyncFailureDestination"
 
-_TRACES = (
-    "Only X-Ray's PutTraceSegments and PutTelemetryRecords, and in a VPC what connects a function to its subnets, are "
-    "allowed on *: they know no resources."
+_NO_RESOURCES = (
+    "Only X-Ray's PutTraceSegments and PutTelemetryRecords where traces are sent, and in a VPC what connects a "
+    "function to its subnets, are allowed on *: they know no resources."
 )
-_STATES_TRACES = (
-    "Only X-Ray's actions and CloudWatch Logs' delivery actions, through which Step Functions writes its execution "
-    "log, are allowed on *: neither know resources."
+_LOG_DELIVERY = (
+    "Only CloudWatch Logs' delivery actions, through which Step Functions writes its execution log, and X-Ray's "
+    "actions where traces are sent, are allowed on *: neither know resources."
 )
 _AND_LOOKS = (
     " Where stops outside SageMaker are on, so are calls that describe: batch:DescribeJobs, ec2:DescribeInstances."
@@ -62,6 +63,13 @@ _ANY_JOB_STOP = (
 _CALLED_BY_MACHINE = (
     "Only a state machine calls it, synchronously: the execution retries, catches and records a failure."
 )
+_UNTRACED = (
+    "A trace an invocation costs a fifth of all that a node costs; logs and metrics say where time goes, and "
+    "-c tracing=active has them sent."
+)
+_LOOKS_AT_RESOURCES = "decide_stop"
+"""The function whose role may describe what is stopped outside SageMaker."""
+
 _OWN_EXECUTIONS = "Executions of the machine's own Distributed Map, whose names Step Functions gives."
 
 _UNLOGGED_BUCKET = Accepted(
@@ -72,17 +80,11 @@ _UNLOGGED_BUCKET = Accepted(
 )
 
 ACCEPTED = (
-    Accepted("Actions/ComposeAlert/Role/Resource", _ALL, _TRACES),
-    Accepted("Actions/ComposeAlert/Role/Resource", _STAR, _TRACES),
     Accepted("Actions/ComposeAlert/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
-    Accepted("Actions/DecideStop/Role/Resource", _ALL, _TRACES + _AND_LOOKS),
-    Accepted("Actions/DecideStop/Role/Resource", _STAR, _TRACES + _AND_LOOKS),
     Accepted("Actions/DecideStop/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted("Actions/DecideStop/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
-    Accepted("Actions/FireRole/Resource", _ALL, _STATES_TRACES + _AND_LOOKS),
+    Accepted("Actions/FireRole/Resource", _ALL, _LOG_DELIVERY + _AND_LOOKS),
     Accepted("Actions/FireRole/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_STOP),
-    Accepted("Evaluation/EvaluateObjects/Role/Resource", _ALL, _TRACES),
-    Accepted("Evaluation/EvaluateObjects/Role/Resource", _STAR, _TRACES),
     Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted(
         "Evaluation/EvaluateObjects/Function/Resource",
@@ -94,16 +96,12 @@ ACCEPTED = (
         "Serverless::Serverless-LambdaEventSourceMappingDestination",
         "Lambda offers failure destinations for streams; an SQS source has its queue's redrive policy instead.",
     ),
-    Accepted("Evaluation/LookAfterJob/Role/Resource", _ALL, _TRACES),
-    Accepted("Evaluation/LookAfterJob/Role/Resource", _STAR, _TRACES),
     Accepted("Evaluation/LookAfterJob/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted(
         "Evaluation/LookAfterJob/Function/Resource",
         _NO_DLQ,
         "Its failure destination keeps an event that failed, with the reason; a dead-letter queue would keep it twice.",
     ),
-    Accepted("Evaluation/Tick/Role/Resource", _ALL, _TRACES),
-    Accepted("Evaluation/Tick/Role/Resource", _STAR, _TRACES),
     Accepted(
         "Evaluation/Tick/Function/EventInvokeConfig/Resource",
         _NO_ASYNC_DESTINATION,
@@ -119,8 +117,6 @@ ACCEPTED = (
         _NO_REDRIVE,
         "It is a dead-letter queue: what it holds waits for a person, for whom an alarm fires.",
     ),
-    Accepted("Lifecycle/JobLifecycle/Role/Resource", _ALL, _TRACES),
-    Accepted("Lifecycle/JobLifecycle/Role/Resource", _STAR, _TRACES),
     Accepted("Lifecycle/JobLifecycle/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted(
         "Lifecycle/JobLifecycle/Function/EventInvokeConfig/Resource",
@@ -128,7 +124,7 @@ ACCEPTED = (
         "The function's dead-letter queue keeps a failed event as it came, ready to be sent again.",
     ),
     *(
-        finding
+        Accepted(f"{function}/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE)
         for function in (
             "Reports/PlanReport",
             "Reports/DigestProfile",
@@ -137,21 +133,14 @@ ACCEPTED = (
             "Captures/DigestTrace",
             "Captures/JoinCapture",
         )
-        for finding in (
-            Accepted(f"{function}/Role/Resource", _ALL, _TRACES),
-            Accepted(f"{function}/Role/Resource", _STAR, _TRACES),
-            Accepted(f"{function}/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
-        )
     ),
-    Accepted("Captures/KernelsRole/Resource", _ALL, _STATES_TRACES),
-    Accepted("Reports/ReportRole/Resource", _ALL, _STATES_TRACES),
+    Accepted("Captures/KernelsRole/Resource", _ALL, _LOG_DELIVERY),
+    Accepted("Reports/ReportRole/Resource", _ALL, _LOG_DELIVERY),
 )
 
 _CANARY_ROLE = "Canary/Canary/Role/Resource"
 _ONLY_CANARIES = "A canary's folder is named after its day; the prefix lets it reach no profile of a real job."
 _CANARY = (
-    Accepted(_CANARY_ROLE, _ALL, _TRACES),
-    Accepted(_CANARY_ROLE, _STAR, _TRACES),
     Accepted(
         "Canary/Canary/Function/EventInvokeConfig/Resource",
         _NO_ASYNC_DESTINATION,
@@ -160,8 +149,6 @@ _CANARY = (
 )
 
 _VERDICT = (
-    Accepted("Verdict/Verdict/Role/Resource", _ALL, _TRACES),
-    Accepted("Verdict/Verdict/Role/Resource", _STAR, _TRACES),
     Accepted(
         "Verdict/Verdict/Function/Resource",
         _NO_DLQ,
@@ -175,8 +162,6 @@ _STOPPED = {
 }
 
 _DIGEST = (
-    Accepted("WeeklyDigest/WeeklyDigest/Role/Resource", _ALL, _TRACES),
-    Accepted("WeeklyDigest/WeeklyDigest/Role/Resource", _STAR, _TRACES),
     Accepted(
         "WeeklyDigest/WeeklyDigest/Function/EventInvokeConfig/Resource",
         _NO_ASYNC_DESTINATION,
@@ -195,8 +180,6 @@ def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> tuple[Ac
     streams = "Log streams are named after jobs; the group is one that the operator listed."
     reached = [*LIVE_KEYS, *((RUN_FILE_KEYS,) if RUN_FILES in services else ())]
     return (
-        Accepted(role, _ALL, _TRACES),
-        Accepted(role, _STAR, _TRACES),
         *(Accepted(role, _wildcard(f"{bucket}/{each}"), keys) for each in reached),
         *(Accepted(role, _wildcard(f"{_LOG_GROUPS}:{name}:*"), streams) for name in services.get("logs", ())),
         *((Accepted(role, _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),) if "logs" in services else ()),
@@ -208,8 +191,30 @@ def _findings_of_live_sources(config: DeploymentConfig, bucket: str) -> tuple[Ac
     )
 
 
-def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Accepted, ...]:
-    """Return all findings that stand, with those that name the stack, or the bucket of ``storage``."""
+def _findings_of_roles(config: DeploymentConfig, functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
+    """Yield what stands of each function's role that may do on * what knows no resources."""
+    for part in functions:
+        looks = part.service_name == _LOOKS_AT_RESOURCES
+        if config.traced or config.subnet_ids or (looks and config.stoppable):
+            _, _, path = str(part.node.path).partition("/")
+            for rule in (_ALL, _STAR):
+                yield Accepted(f"{path}/Role/Resource", rule, _NO_RESOURCES + (_AND_LOOKS if looks else ""))
+
+
+def _findings_without_traces(functions: Sequence[TrainGuardFunction]) -> Iterator[Accepted]:
+    """Yield what stands of a deployment that sends no traces."""
+    for part in functions:
+        _, _, path = str(part.node.path).partition("/")
+        yield Accepted(f"{path}/Function/Resource", "Serverless::Serverless-LambdaTracing", _UNTRACED)
+    for machine in ("Actions/Fire", "Captures/Kernels", "Reports/Report"):
+        yield Accepted(machine, "AwsSolutions::AwsSolutions-SF2", _UNTRACED)
+        yield Accepted(machine, "Serverless::Serverless-StepFunctionStateMachineXray", _UNTRACED)
+
+
+def findings_that_stand(
+    storage: Storage, config: DeploymentConfig, functions: Sequence[TrainGuardFunction]
+) -> tuple[Accepted, ...]:
+    """Return all findings that stand, with those of ``functions``, and those that name the stack or its bucket."""
     stack_name = _in_findings(storage, config.stack_name)
     executions = f"{_EXECUTIONS}:{stack_name}-Report"
     bucket = f"arn:<AWS::Partition>:s3:::{_in_findings(storage, storage.bucket_name)}"
@@ -253,7 +258,23 @@ def findings_that_stand(storage: Storage, config: DeploymentConfig) -> tuple[Acc
     live = _findings_of_live_sources(config, bucket)
     stopped = (_wildcard(_STOPPED[kind]) for kind in config.stoppable)
     stops = tuple(Accepted("Actions/FireRole/Resource", each, _ANY_JOB_STOP) for each in stopped)
-    return (*ACCEPTED, *objects, *watching, *asked, *live, *stops, *((_UNLOGGED_BUCKET,) if storage.bucket else ()))
+    deliveries = Accepted(
+        "Actions/Delivery/Role/Resource",
+        _wildcard(f"{_LOG_GROUPS}:sns/<AWS::Region>/<AWS::AccountId>/{stack_name}-*"),
+        "The topic names the role, so the role cannot name the topic: it reaches the logs of the stack's topics.",
+    )
+    return (
+        *ACCEPTED,
+        deliveries,
+        *_findings_of_roles(config, functions),
+        *(() if config.traced else _findings_without_traces(functions)),
+        *objects,
+        *watching,
+        *asked,
+        *live,
+        *stops,
+        *((_UNLOGGED_BUCKET,) if storage.bucket else ()),
+    )
 
 
 def _findings_of_captures(bucket: str, stack_name: str, written: str, read: str) -> Iterator[Accepted]:

@@ -14,6 +14,10 @@ FAILURES = """filter level in ["ERROR", "CRITICAL", "WARNING"]
 | stats count(*) as times, latest(@timestamp) as last, latest(reason) as why by job, service, message
 | sort times desc"""
 
+FAULTS = r"""filter fault >= 1 or @message like /^\[ERROR\] |Task timed out after |Error: Runtime exited /
+| stats count(*) as times, sum(fault) as points, latest(@timestamp) as last, latest(reason) as why by message, job, @log
+| sort last desc"""
+
 SLOW_OBJECTS = """filter message = "slow_objects"
 | fields @timestamp, seconds, job, key
 | sort seconds desc
@@ -37,6 +41,7 @@ UNUSABLE_INPUT = """filter message in ["bad_objects", "bad_lines", "bad_events",
 | sort times desc"""
 
 QUERIES: Mapping[str, str] = {
+    "Faults": FAULTS,
     "Failures by job": FAILURES,
     "Slowest objects": SLOW_OBJECTS,
     "Late objects and gaps by node": LATE_AND_GAPS,

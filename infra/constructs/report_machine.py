@@ -12,7 +12,8 @@ variables:
 =========== ======================================================================================================
 job, run    the job's name; this execution's name, under which the parts lie
 atEnd       whether the job's end asks for it
-plan        answer of `plan_report`: ``count``, ``bucket``, ``key``, and ``items`` where they are few
+plan        answer of `plan_report`: ``count``, ``bucket``, ``key``, and ``items`` where they are few; while it has
+            ``more`` to list, its next call takes its ``listing``
 report      answer of `build_report`
 …Fault      what went wrong: an empty text, or ``<state>: <error>: <cause>``
 =========== ======================================================================================================
@@ -50,19 +51,21 @@ def definition() -> State:
                     "job": "{% $states.input.job %}",
                     "run": "{% $states.context.Execution.Name %}",
                     "atEnd": "{% $states.input.kind = 'end' %}",
+                    "plan": {"listing": None},
                     **dict.fromkeys(_FAULTS, ""),
                 },
                 "Next": "PlanReport",
             },
             "PlanReport": invoke(
                 "PlanReport",
-                payload={"job": "{% $job %}", "run": "{% $run %}"},
+                payload={"job": "{% $job %}", "run": "{% $run %}", "listing": "{% $plan.listing %}"},
                 answer="plan",
-                otherwise={"count": 0, "items": []},
+                otherwise={"count": 0, "items": [], "more": False},
                 fault="planFault",
-                following="IsAnythingToRead",
+                following="IsMoreToList",
                 timeout_s=PLAN_TIMEOUT_S,
             ),
+            "IsMoreToList": choice("$plan.more = true", then="PlanReport", otherwise="IsAnythingToRead"),
             "IsAnythingToRead": choice("$plan.count > 0", then="AreFew", otherwise="IsPlanned"),
             "AreFew": choice("$count($plan.items) > 0", then="DigestFew", otherwise="DigestMany"),
             "DigestFew": _map("DigestFew", {"Mode": "INLINE"}, of="", Items="{% $plan.items %}"),

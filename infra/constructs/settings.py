@@ -32,7 +32,7 @@ class Settings(Construct):
             parameter_name=f"/{stack}/default-settings",
             simple_name=False,
             description="What holds for every training job that says nothing else, as JSON: docs/configuration.md",
-            string_value=json.dumps({"evaluate": _evaluate(config)}),
+            string_value=json.dumps(_defaults(config)),
         )
 
     def environment(self) -> dict[str, str]:
@@ -43,6 +43,14 @@ class Settings(Construct):
         """Return the statement that lets a role read settings."""
         named = Stack.of(self).format_arn(service="ssm", resource="parameter", resource_name=f"{self.path[1:]}*")
         return allow("ReadSettings", ["ssm:GetParameter"], [self.default.parameter_arn, named])
+
+
+def _defaults(config: DeploymentConfig) -> dict[str, object]:
+    """Return the document that a new stack begins with."""
+    defaults: dict[str, object] = {"evaluate": _evaluate(config)}
+    if config.evaluation_every_s is not None:
+        defaults["evaluation_every_s"] = config.evaluation_every_s
+    return defaults
 
 
 def _evaluate(config: DeploymentConfig) -> str | list[str]:

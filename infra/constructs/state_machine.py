@@ -1,4 +1,4 @@
-"""What both state machines have in common: Standard, logged, traced, with a role of their own."""
+"""What all state machines have in common: Standard, logged, with a role of their own; traced where asked for."""
 
 import json
 import re
@@ -44,13 +44,13 @@ def state_machine(
     statements: Sequence[iam.PolicyStatement],
     name: str | None = None,
 ) -> sfn.CfnStateMachine:
-    """Return a state machine whose role may do what ``statements`` say, write its log and send its traces."""
+    """Return a state machine whose role may do what ``statements`` say, write its log, and send any traces."""
     executions_log = log_group(scope, "ExecutionsLog", platform.config, name=_log_name(platform.config, construct_id))
     this_account = {"StringEquals": {"aws:SourceAccount": Stack.of(scope).account}}
     principal = iam.ServicePrincipal("states.amazonaws.com", conditions=this_account)
     common = [
         allow("DeliverExecutionLogs", _LOG_DELIVERY_ACTIONS, ["*"]),
-        allow("SendTraces", _TRACE_ACTIONS, ["*"]),
+        *([allow("SendTraces", _TRACE_ACTIONS, ["*"])] if platform.config.traced else []),
     ]
     role = role_with(
         scope, f"{construct_id}Role", config=platform.config, principal=principal, statements=[*statements, *common]
@@ -75,7 +75,7 @@ def state_machine(
                 )
             ],
         ),
-        tracing_configuration=sfn.CfnStateMachine.TracingConfigurationProperty(enabled=True),
+        tracing_configuration=sfn.CfnStateMachine.TracingConfigurationProperty(enabled=platform.config.traced),
     )
 
 

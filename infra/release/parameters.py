@@ -192,7 +192,7 @@ PARAMETERS = (
         setting="canary",
         group=_PARTS,
         label="Canary",
-        says="Whether a synthetic job a day proves that the deployment detects, alerts and reports.",
+        says="Whether a synthetic job a week proves that the deployment detects, alerts and reports.",
         allowed=_SWITCH,
     ),
     Parameter(

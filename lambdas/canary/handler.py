@@ -33,7 +33,10 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Do the step that a schedule asks for; its time is the canary's, which bears the id of this very request."""
     call = msgspec.convert(event, CanaryCall)
     at = call.time.timestamp()
-    if call.step == "plant":
+    due = call.due
+    if due is None:
+        return {"due": None}
+    if due == "plant":
         return {"job": canary.plant(at, context.aws_request_id)}
     verdict = canary.look(at)
     return {"job": verdict.job, "passed": verdict.passed, "missing": list(verdict.missing)}

@@ -2,17 +2,16 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from trainguard.actions.request import StopCase, StopDecision
-from trainguard.actions.stop import decide_stop, over_ceiling
+from trainguard.actions.request import StopCase
+from trainguard.actions.stop import over_ceiling
+from trainguard.actions.stop_kinds import StopServices, decide_any_stop
 from trainguard.actions.stop_preconditions import StopPreconditions
-from trainguard.actions.stop_resources import decide_resource_stop, identity_of, split_resources
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
@@ -21,8 +20,7 @@ from trainguard.adapters.environment import DecideStopEnvironment, load_environm
 from trainguard.adapters.job_resources import batch_jobs, instances
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
-from trainguard.ports import ResourceState
-from trainguard.records import JOB_NODE, OUTSIDE_ARN
+from trainguard.records import JOB_NODE
 
 logger = Logger()
 environment = load_environment(DecideStopEnvironment, os.environ, function="decide_stop")
@@ -39,22 +37,15 @@ budget_region = region_of(environment.stop_budget_table)
 budget_client = Clients(region=budget_region).dynamodb if budget_region else clients.dynamodb
 budget = DynamoStopBudget(client=budget_client, table=environment.stop_budget_table)
 limit = int(environment.max_stops_per_hour)
-kinds = frozenset(environment.stoppable_resources.split(",")) - {"none"}
-describe: Mapping[str, Callable[[Sequence[str]], list[ResourceState]]] = {
-    "batch-job": lambda identities: batch_jobs(clients.batch, identities),
-    "instance": lambda identities: instances(clients.ec2, identities),
-}
-
-
-def decided(case: StopCase, known: StopPreconditions, now: float) -> tuple[StopDecision, str]:
-    """Return the decision, and what the ceiling counts as one; what SageMaker does not know may run elsewhere."""
-    if not case.job_arn.startswith(OUTSIDE_ARN) or not kinds:
-        decision = decide_stop(case, training_jobs.describe(case.job), switch.read(), known=known, now=now)
-        return decision, case.identity
-    kind, identities = split_resources(() if known.job is None else known.job.resources)
-    found = describe[kind](identities) if kind in kinds and identities else []
-    of_resources = decide_resource_stop(case, found, switch.read(), kinds=kinds, known=known, now=now)
-    return of_resources, identity_of(case, of_resources) if of_resources.resources else case.identity
+services = StopServices(
+    training_job=training_jobs.describe,
+    resources={
+        "batch-job": lambda identities: batch_jobs(clients.batch, identities),
+        "instance": lambda identities: instances(clients.ec2, identities),
+    },
+    switches=switch.read,
+    kinds=frozenset(environment.stoppable_resources.split(",")) - {"none"},
+)
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -68,7 +59,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         node_row=None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}"),
     )
     now = time.time()
-    decision, identity = decided(case, known, now)
+    decision, identity = decide_any_stop(case, services, known=known, now=now)
     if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
         decision = over_ceiling(limit)
     answer: dict[str, Any] = msgspec.to_builtins(decision)

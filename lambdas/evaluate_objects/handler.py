@@ -8,6 +8,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.environment import EvaluateObjectsEnvironment, load_environment
+from trainguard.adapters.late_verdicts import LateVerdicts
 from trainguard.adapters.observability import PowertoolsJournal
 from trainguard.adapters.queue_messages import batch_response, messages_of
 from trainguard.adapters.timing import lambda_timing
@@ -17,7 +18,7 @@ from trainguard.families.installed import FAMILIES
 
 logger = Logger()
 metrics = Metrics()
-journal = PowertoolsJournal(logger=logger, metrics=metrics)
+journal = LateVerdicts(PowertoolsJournal(logger=logger, metrics=metrics))
 environment = load_environment(EvaluateObjectsEnvironment, os.environ, function="evaluate_objects")
 services = evaluation_services(environment, clients=Clients(), journal=journal)
 shared = FAMILIES.share(services.objects)
@@ -34,4 +35,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dic
         families=FAMILIES,
         shared=shared,
     )
-    return batch_response(processor.process(messages_of(event, journal)))
+    outcome = processor.process(messages_of(event, journal))
+    journal.end_batch()
+    return batch_response(outcome)

@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.adapters.environment import PlanReportEnvironment, load_environment
 from trainguard.adapters.report_wiring import over_stores
+from trainguard.report.stack.keys import Listing
 from trainguard.report.stack.plan import ReportPlanner
 
 RESERVE_MS = 60_000
@@ -22,11 +23,16 @@ planner = over_stores(ReportPlanner, environment)
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer with how many items there are, where their list lies, and the items where those are few."""
+    """Answer with how many items there are, where their list lies, and the items where those are few.
+
+    Where the answer says that there is more to list, the next call takes the answer's listing.
+    """
+    listing = event.get("listing")
     planned = planner.plan(
         event["job"],
         event["run"],
         now=time.time(),
+        listing=None if listing is None else msgspec.convert(listing, Listing),
         has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS,
     )
     logger.info("report planned", extra={"job": event["job"], "run": event["run"], "items": planned.count})

@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-
-class TrainGuardError(Exception):
-    """Base of everything that TrainGuard raises on purpose."""
+from trainguard.deployment_errors import AccessDeniedError as AccessDeniedError
+from trainguard.deployment_errors import CredentialsError as CredentialsError
+from trainguard.deployment_errors import DeploymentError as DeploymentError
+from trainguard.deployment_errors import OutputMissingError as OutputMissingError
+from trainguard.deployment_errors import RegionError as RegionError
+from trainguard.deployment_errors import StackNotFoundError as StackNotFoundError
+from trainguard.deployment_errors import StackStateError as StackStateError
+from trainguard.error_base import TrainGuardError as TrainGuardError
 
 
 class RuleConfigError(TrainGuardError):
@@ -93,6 +98,15 @@ class MissingLibraryError(TrainGuardError):
 
     def __init__(self, call: str, library: str) -> None:
         super().__init__(f"{call} needs {library}, which is not installed: pip install {library}")
+
+
+class TooManyNamesError(TrainGuardError):
+    """Objects brought more names than are taken: ``most`` of ``what``."""
+
+    def __init__(self, what: str, most: int, of_which: str) -> None:
+        self.what = what
+        self.most = most
+        super().__init__(f"{what}: there are {most:,} {of_which}, and no more are taken")
 
 
 class ForeignKeyError(TrainGuardError):
@@ -208,6 +222,10 @@ class StateCodecError(TrainGuardError):
         self.item = item
         self.codec = codec
         super().__init__(f"item {item} has Codec {codec}: {reason}")
+
+
+class StateDamagedError(StateCodecError):
+    """Stored state whose bytes are damaged: it is computed again from what S3 has."""
 
 
 class TimelinePartError(TrainGuardError):
@@ -334,47 +352,6 @@ class OutputError(TrainGuardError):
         self.place = place
         self.reason = reason
         super().__init__(f"output {place!r} cannot be written: {reason}; expected a folder that can be")
-
-
-class DeploymentError(TrainGuardError):
-    """A deployed stack that a command cannot work with.
-
-    Parameters
-    ----------
-    what : str
-        What is wrong, with the object and the value.
-    remedy : str
-        What to do about it, as a sentence.
-    """
-
-    def __init__(self, what: str, remedy: str) -> None:
-        self.what = what
-        self.remedy = remedy
-        super().__init__(f"{what}. {remedy}")
-
-
-class CredentialsError(DeploymentError):
-    """AWS credentials that are missing, expired or not accepted."""
-
-
-class RegionError(DeploymentError):
-    """No Region to look for the stack in, or none of that name."""
-
-
-class StackNotFoundError(DeploymentError):
-    """A stack that the Region does not have."""
-
-
-class StackStateError(DeploymentError):
-    """A stack whose resources cannot be relied on: being created or deleted, or rolled back."""
-
-
-class OutputMissingError(DeploymentError):
-    """A stack that lacks an output which a command needs."""
-
-
-class AccessDeniedError(DeploymentError):
-    """A call that the credentials in use may not make."""
 
 
 class RequestError(TrainGuardError):

@@ -14,6 +14,11 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_JOB = "every job is evaluated unless its stack or its tag says otherwise"
 
 
+EVALUATION_EVERY_S = 180.0
+SHORTEST_EVALUATION_S, LONGEST_EVALUATION_S = 60.0, 300.0
+"""How often a node's system metrics are evaluated, seconds: by default, at the least and at the most."""
+
+
 class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
     """A time of the day at which nobody is to be disturbed.
 
@@ -67,7 +72,8 @@ class StopPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for one job; ``why`` says in a phrase where ``evaluated`` comes from.
 
-    ``source`` names where a deployment reads the job's data, beside its profile; empty for nowhere.
+    ``source`` names where a deployment reads the job's data, beside its profile; empty for nowhere. A node's system
+    metrics are evaluated every ``evaluation_every_s`` seconds, and each minute while a rule is near a change.
     """
 
     evaluated: bool = True
@@ -75,6 +81,7 @@ class JobPolicy(msgspec.Struct, frozen=True, kw_only=True):
     alerts: AlertPolicy = AlertPolicy()
     stops: StopPolicy = StopPolicy()
     source: str = ""
+    evaluation_every_s: float = EVALUATION_EVERY_S
 
 
 def _named(rule: str, rules: tuple[str, ...]) -> bool:

@@ -86,6 +86,11 @@ class ProfileRoot:
         return f"{self.prefix}{self.job}/job.json"
 
     @property
+    def collector(self) -> str:
+        """Key prefix of what the collector says of itself."""
+        return f"{self.folder}collector/"
+
+    @property
     def report(self) -> str:
         """Key prefix of what TrainGuard writes."""
         return f"{self.prefix}{self.job}/rule-output/TrainGuardReport/"

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity, severity_rank
+from trainguard.job_limits import reached_limits
 from trainguard.job_policy import JobPolicy
 from trainguard.layout import ProfileRoot
+from trainguard.statuses import AlertKind as AlertKind
+from trainguard.statuses import JobStatus as JobStatus
+from trainguard.statuses import Status as Status
 
 JOB_NODE = WHOLE_JOB
 JOB_STREAM = "job"
@@ -20,60 +23,6 @@ _BARE_STREAMS = ("system", "framework")
 _STREAM = re.compile(r"[a-z][a-z0-9-]{0,39}(?:/[a-z][a-z0-9-]{0,39})?")
 OUTSIDE_ARN = "unknown:"
 """Begins what stands for the ARN of a job that SageMaker does not know."""
-
-
-class Status(StrEnum):
-    """What a rule says of a node or a job, in the words that a person reads in the console."""
-
-    WAITING_FOR_DATA = "WAITING_FOR_DATA"
-    WARMING_UP = "WARMING_UP"
-    OK = "OK"
-    FIRED = "FIRED"
-    ERROR = "ERROR"
-    NOT_APPLICABLE = "NOT_APPLICABLE"
-    DISABLED = "DISABLED"
-
-    @property
-    def place(self) -> int:
-        """Place in a list for people: 0 is what they must know first."""
-        return _STATUS_PLACES[self]
-
-
-_STATUS_PLACES = {
-    Status.FIRED: 0,
-    Status.ERROR: 1,
-    Status.OK: 2,
-    Status.WARMING_UP: 3,
-    Status.WAITING_FOR_DATA: 4,
-    Status.NOT_APPLICABLE: 5,
-    Status.DISABLED: 6,
-}
-
-
-class AlertKind(StrEnum):
-    """What an alert tells: a rule fired, grew graver, is over; a stop is to come; settings are faulty."""
-
-    FIRE = "fire"
-    ESCALATION = "escalation"
-    CLEARED = "cleared"
-    WARNING = "warning"
-    NOTICE = "notice"
-
-
-class JobStatus(StrEnum):
-    """TrainingJobStatus of DescribeTrainingJob, and Unknown for a job that SageMaker does not know."""
-
-    IN_PROGRESS = "InProgress"
-    STOPPING = "Stopping"
-    STOPPED = "Stopped"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    UNKNOWN = "Unknown"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the job can write no more profile objects."""
-        return self in {JobStatus.STOPPED, JobStatus.COMPLETED, JobStatus.FAILED}
 
 
 _UNIT_TITLES = {"all-workers": "all workers", "scalar-files": "scalar files", "all-ranks": "all ranks"}
@@ -312,7 +261,9 @@ class JobRecord:
     owner named none, which leaves the choice to the rules' parameters and to the documented default. ``owners`` says
     whose the job is: ``user``, ``team`` and ``project``, as far as its tags name them. ``run_links`` are the pages of
     its run by tool. ``resources`` are what a job outside SageMaker says that it runs on: ``batch-job/<id>``, or
-    ``instance/<id>``.
+    ``instance/<id>``. ``other_streams`` counts the streams of units that SageMaker does not name; ``streams_left_out``
+    says that there are more of them than are evaluated. ``urgent`` says that the job is looked at each minute, and not
+    every third.
     """
 
     job: str
@@ -350,6 +301,9 @@ class JobRecord:
     owners: Mapping[str, str] = field(default_factory=dict)
     run_links: Mapping[str, str] = field(default_factory=dict)
     resources: tuple[str, ...] = ()
+    other_streams: int = 0
+    streams_left_out: bool = False
+    urgent: bool = True
 
     @property
     def root(self) -> ProfileRoot:
@@ -363,8 +317,9 @@ class JobRecord:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All that is wrong with what the job's owner gave, in a sentence each: the job's own file, then settings."""
-        return self.setting_faults if self.file_fault is None else (self.file_fault, *self.setting_faults)
+        """All that is wrong with what came with the job, in a sentence each: limits, its own file, settings."""
+        limits = reached_limits(streams_left_out=self.streams_left_out, episodes=self.episodes)
+        return (*limits, *(() if self.file_fault is None else (self.file_fault,)), *self.setting_faults)
 
 
 MOST_TUNED_JOBS = 750

@@ -136,8 +136,35 @@ class Jobs(Protocol):
         """
         ...
 
+    def admit_stream(self, job: str, most: int) -> bool:
+        """Count one more stream of a unit that SageMaker does not name; False, which is noted, when there are ``most``.
+
+        True, and nothing is counted, for a job without an item.
+        """
+        ...
+
+    def recount_streams(self, job: str, seen: int, actual: int) -> None:
+        """Set the number of such streams to ``actual`` if it is still ``seen``: what failed was counted, too."""
+        ...
+
+    def meet(self, at: float, most: int) -> bool:
+        """Count one more name that objects brought, in the clock hour of ``at`` (epoch seconds); False at ``most``."""
+        ...
+
     def active(self) -> list[str]:
         """Names of the jobs that are not closed, in order."""
+        ...
+
+    def urgent(self) -> list[str]:
+        """Names of those of them that are looked at each minute, in order."""
+        ...
+
+    def calm(self) -> list[str]:
+        """Names of the other ones, in order."""
+        ...
+
+    def set_urgent(self, job: str, *, urgent: bool) -> None:
+        """Let an active job be looked at each minute, or not; one that is closing always is."""
         ...
 
     def all(self) -> Iterator[JobRecord]:

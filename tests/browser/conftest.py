@@ -12,6 +12,7 @@ from tests.browser.chromium import find_browser
 from tests.browser.pages import Opened, open_page
 from tests.support.report_samples import (
     bad_report,
+    collected_report,
     day_report,
     healthy_report,
     hostile_report,
@@ -31,6 +32,7 @@ SAMPLES = {
     "day": day_report,
     "large": large_report,
     "spiky": spiky_report,
+    "collected": collected_report,
 }
 # Text and edges are drawn alike on every machine: no hinting, no subpixels, one thread of rasterization.
 ARGUMENTS = [

@@ -8,10 +8,11 @@ import pytest
 
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.records import JobStatus
-from trainguard_collector.ending import SILENT_S, end_job, job_file, status_object
+from trainguard_collector.ending import SILENT_S, current_job_file, end_job, job_file, status_object
 from trainguard_collector.layout import end_key, job_file_key, status_key
 from trainguard_collector.names import Identity
 from trainguard_collector.places import Folder
+from trainguard_collector.resources import find_resources
 from trainguard_collector.settings import SettingError, Settings, read_settings
 
 
@@ -88,3 +89,87 @@ def test_given_settings_of_the_job_when_started_then_the_engine_reads_them_as_ta
 def test_given_settings_that_the_engine_would_refuse_when_started_then_they_are_refused(text: str) -> None:
     with pytest.raises(SettingError, match="TRAINGUARD_SETTINGS"):
         read_settings({"TRAINGUARD_OUTPUT": "s3://b", "TRAINGUARD_SETTINGS": text}, Identity("run-1", "a"))
+
+
+def started(environment: dict[str, str], tmp_path: Path, identity: Identity | None = None) -> Settings:
+    found = read_settings(
+        {"TRAINGUARD_OUTPUT": str(tmp_path), **environment}, identity or Identity("run-1", "a", 0, nodes=1)
+    )
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("environment", "resources"),
+    [
+        ({"AWS_BATCH_JOB_ID": "5e2f-1#0"}, ("batch-job/5e2f-1",)),
+        ({"AWS_BATCH_JOB_ID": "5e2f-1:7"}, ("batch-job/5e2f-1:7",)),
+        (
+            {"TRAINGUARD_RESOURCES": "i-0123456789abcdef0, i-12345678"},
+            ("instance/i-0123456789abcdef0", "instance/i-12345678"),
+        ),
+        ({"TRAINGUARD_RESOURCES": '{"batch_job": "1"}', "AWS_BATCH_JOB_ID": "2"}, ("batch-job/1",)),
+        ({}, ()),
+    ],
+)
+def test_given_what_a_job_runs_on_when_it_starts_and_ends_then_the_engine_reads_it(
+    environment: dict[str, str], resources: tuple[str, ...], tmp_path: Path
+) -> None:
+    given = Settings.from_json(started({**environment, "TRAINGUARD_TAGS": '{"owner": "vision"}'}, tmp_path).to_json())
+    described = read_job_file("run-1/job.json", job_file(given, 1.0, "InProgress"), "run-1")
+    assert (described.resources, described.tags) == (resources, {"owner": "vision"})
+    assert end_job(Folder(str(tmp_path)), given, 1.0, "Completed")
+    assert read_job_file("x", (tmp_path / job_file_key("run-1")).read_bytes(), "run-1").resources == resources
+
+
+@pytest.mark.parametrize(
+    ("content", "environment", "identity", "found"),
+    [
+        ("i-0123456789abcdef0\n", {}, Identity("run-1", "a"), {"instances": ["i-0123456789abcdef0"]}),
+        ("i-0123456789abcdef0\n", {"TRAINGUARD_JOB": "run-1"}, Identity("run-1", "a"), {}),
+        ("i-0123456789abcdef0\n", {"TORCHELASTIC_RUN_ID": "x"}, Identity("x", "a"), {}),
+        ("i-0123456789abcdef0\n", {}, Identity("run-1", "a", 0, 2), {}),
+        ("i-0123456789abcdef0\n", {"SLURM_JOB_ID": "7"}, Identity("run-1", "a", 0, 1), {}),
+        ("i-0123456789abcdef0\n", {}, Identity("run-1", "a", 0, 1, True), {}),
+        ("Default string\n", {}, Identity("run-1", "a"), {}),
+    ],
+)
+def test_given_an_instance_when_the_job_has_it_alone_then_it_is_named(
+    content: str, environment: dict[str, str], identity: Identity, found: dict[str, object], tmp_path: Path
+) -> None:
+    (tmp_path / "tag").write_text(content)
+    assert find_resources(environment, identity, asset_tag=tmp_path / "tag") == found
+    assert find_resources(environment, identity, asset_tag=tmp_path / "none") == {}
+
+
+@pytest.mark.parametrize("text", ["i-x", '{"batch_job": ""}', '{"instances": []}', "{", '{"queue": "a"}', "[1]"])
+def test_given_resources_that_cannot_be_used_when_started_then_the_setting_is_named(text: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="TRAINGUARD_RESOURCES"):
+        started({"TRAINGUARD_RESOURCES": text}, tmp_path)
+    with pytest.raises(SettingError, match="TRAINGUARD_TAGS"):
+        started({"TRAINGUARD_TAGS": '{"owner": 7}'}, tmp_path)
+
+
+def test_given_a_job_file_of_the_user_when_the_job_starts_and_ends_then_what_it_says_stays(tmp_path: Path) -> None:
+    place, given = Folder(str(tmp_path)), started({}, tmp_path)
+    own = {"name": "run-1", "tags": {"team": "x"}, "settings": {"evaluate": "yes"}, "ended_at": 5.0, "status": "Failed"}
+    own |= {"framework_metrics": True, "instance_type": "p5.48xlarge", "resources": {"batch_job": "1"}}
+    place.put(job_file_key("run-1"), json.dumps(own).encode())
+    begun = job_file(given, 10.0, "InProgress", existing=current_job_file(place, given))
+    place.put(job_file_key("run-1"), begun)
+    assert end_job(place, given, 10.0, "Completed")
+    for body in (begun, (tmp_path / job_file_key("run-1")).read_bytes()):
+        described = read_job_file("run-1/job.json", body, "run-1")
+        assert described.tags == {"team": "x", "trainguard:evaluate": "yes"}
+        assert (described.resources, described.framework_profiling) == (("batch-job/1",), True)
+        assert (described.instance_type, described.started_at) == ("p5.48xlarge", 10.0)
+    assert "ended_at" not in json.loads(begun)
+    assert (described.status, described.ended_at is not None) == (JobStatus.COMPLETED, True)
+
+
+@pytest.mark.parametrize("existing", [None, b"", b"{", b"[]", b"\xff", b'{"name": "run-2", "tags": {"a": "b"}}'])
+def test_given_no_file_that_could_be_kept_when_the_job_starts_then_its_own_is_written(
+    existing: bytes | None, tmp_path: Path
+) -> None:
+    body = job_file(started({}, tmp_path), 10.0, "InProgress", existing=existing)
+    assert read_job_file("run-1/job.json", body, "run-1").tags == {}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainguard_collector.names import Identity, identify, is_first_process_of_node
+from trainguard_collector.torchrun import with_torchrun
 
 SAGEMAKER = {"TRAINING_JOB_NAME": "bert-1", "SM_CURRENT_HOST": "algo-2", "SM_HOSTS": '["algo-1", "algo-2"]'}
 SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "my run", "SLURMD_NODENAME": "p5-3", "SLURM_NODEID": "1"}
@@ -47,3 +48,39 @@ def test_given_a_resource_config_when_identified_then_it_stands_in_for_missing_v
 def test_given_another_local_rank_when_asked_then_it_is_not_the_nodes_first(name: str) -> None:
     assert is_first_process_of_node({name: "0"})
     assert not is_first_process_of_node({name: "3"})
+
+
+@pytest.mark.parametrize(
+    ("command", "job", "index", "nodes"),
+    [
+        ("torchrun --nnodes=2 --node-rank=1 --rdzv-id=run_7 --nproc-per-node 8 train.py --nnodes 9", "run-7", 1, 2),
+        ("/opt/bin/torchrun --rdzv_id run_7 --nnodes 2:2 -m train --rdzv-id x", "run-7", None, 2),
+        ("python -u -m torch.distributed.run --nnodes 1:4 --rdzv_id run_7 train.py", "run-7", None, None),
+        ("python -mtorch.distributed.run --node_rank 3 --nnodes 4 --rdzv-id run_7 train.py", "run-7", 3, 4),
+        ("numactl -N 0 torchrun --rdzv-id run_7 train.py", "run-7", 0, 1),
+        ("torchrun --standalone --rdzv-id run_7 --nnodes 3 train.py", "host-20270115-080000", 0, 1),
+        ("torchrun --nproc-per-node 8 train.py --rdzv-id run_7", "host-20270115-080000", 0, 1),
+        ("python train.py torchrun --rdzv-id run_7", "host-20270115-080000", None, None),
+        ("torchrun --rdzv-id", "host-20270115-080000", 0, 1),
+        ("python -m", "host-20270115-080000", None, None),
+    ],
+)
+def test_given_torchrun_as_the_command_when_identified_then_its_options_name_the_job(
+    command: str, job: str, index: int | None, nodes: int | None, tmp_path: Path
+) -> None:
+    environment = with_torchrun({}, command.split())
+    found = identify(environment, hostname="host", resource_config=tmp_path / "no", now=1_800_000_000.0)
+    assert found == Identity(job, "host", index, nodes)
+
+
+def test_given_variables_when_torchrun_is_the_command_then_the_more_particular_goes_before(tmp_path: Path) -> None:
+    told = {"PET_RDZV_ID": "pet", "PET_NNODES": "2", "PET_NODE_RANK": "1"}
+    words = ["torchrun", "--nnodes", "4", "train.py"]
+
+    def named(environment: dict[str, str]) -> Identity:
+        return identify(with_torchrun(environment, words), hostname="host", resource_config=tmp_path / "no")
+
+    assert named(told) == Identity("pet", "host", 1, 4)
+    assert named({**told, **TORCHRUN}) == Identity("run-7", "host", 1, 4)
+    assert named({**told, **SLURM}).job == "my-run-812"
+    assert named({**told, "TRAINGUARD_JOB": "mine"}).job == "mine"

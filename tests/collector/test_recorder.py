@@ -306,6 +306,28 @@ def test_given_files_that_no_process_of_ours_wrote_when_prepared_then_they_are_n
     assert not list(folder.glob("*.timeline"))
 
 
+def test_given_a_sampler_that_was_killed_when_another_follows_then_it_ends_the_same_streams(
+    record: Record, folder: Path
+) -> None:
+    recorder = record()
+    with recorder.step():
+        pass
+    recorder.close()
+    killed = Outgoing(folder, "run-1", "node-1")
+    killed.prepare(final=True)
+    for _, path in killed.ready():
+        path.unlink()
+
+    following = Outgoing(folder, "run-1", "node-1")
+    assert following.streams == killed.streams == {"framework"}
+    (folder / "other.stream").touch()
+    assert Outgoing(folder, "run-1", "node-1").streams == {"framework"}
+
+    following.close()
+    assert not folder.exists()
+    assert Outgoing(folder, "run-1", "node-1").streams == set()
+
+
 def test_given_a_spool_without_room_when_handed_over_then_the_oldest_object_goes(tmp_path: Path) -> None:
     handover = Handover(tmp_path, 1_000)
     for number in range(4):

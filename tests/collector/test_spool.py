@@ -1,10 +1,13 @@
 """The spool on disk: bounded, whole lines only, and one sampler at a time."""
 
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from trainguard_collector import settings
 from trainguard_collector.spool import Spool, SpoolInUseError
 
 LINE = b'{"a":1}\n'
@@ -65,3 +68,42 @@ def test_given_a_spool_in_use_when_opened_again_then_it_is_refused_until_closed(
     spool.close()
     assert not (tmp_path / "job.node").exists()
     Spool(tmp_path / "job.node", 1_000).close()
+
+
+def own(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+
+
+def writable(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def link(folder: Path) -> None:
+    (folder.parent / "elsewhere").mkdir()
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("make", "private"), [(None, True), (own, True), (writable, False), (link, False), (Path.touch, False)]
+)
+def test_given_a_shared_folder_for_temporary_files_when_a_spool_is_chosen_then_only_its_user_may_write_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object] | None, private: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    folder = tmp_path / f"trainguard-collector-{os.getuid()}"
+    if make is not None:
+        make(folder)
+    assert Path(settings.default_spool()) == (folder if private else tmp_path / "home/.cache/trainguard-collector")
+    assert not private or (folder.stat().st_mode & 0o077) == 0
+
+
+def test_given_a_folder_of_another_user_when_a_spool_is_chosen_then_it_is_not_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    owner = os.getuid()
+    (tmp_path / f"trainguard-collector-{owner + 1}").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    assert ".cache" in settings.default_spool()

@@ -196,7 +196,9 @@ class Deployment:
         return Function(name, load_handler(name), self._printed)
 
     def look_after_jobs(self) -> dict[str, Answer]:
-        """Let a tick come, and each look that it asks for be made; return the looks' answers by job."""
+        """Let a tick come whose turn every job has, and each look be made; return the looks' answers by job."""
+        for job in self.world.jobs.calm():
+            self.world.jobs.set_urgent(job, urgent=True)
         self.function("tick")(event("tick"))
         look_after_job = self.function("look_after_job")
         return {look.job: look_after_job(json.loads(payload_of(look))) for look in self.world.asked()}

@@ -197,6 +197,8 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         close_asked_at=draw(st.none() | times_ms),
         generation=draw(generations),
         asked_at=draw(st.none() | times_ms),
+        other_streams=draw(st.integers(0, 5_000)),
+        streams_left_out=draw(st.booleans()),
     )
 
 

@@ -209,6 +209,7 @@ SENT: dict[str, Any] = {
         "alerts": {"staged": [], "muted": [], "quiet_hours": []},
         "stops": {"rules": None, "grace_s": 0.0, "dry_run": False},
         "source": "",
+        "evaluation_every_s": 180.0,
     },
     "bucket": "profiles",
     "prefix": "runs/",

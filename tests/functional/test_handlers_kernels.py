@@ -63,6 +63,10 @@ def test_given_a_settled_capture_when_its_execution_runs_then_the_row_fires_and_
     names = {each.key.removeprefix(REPORT) for each in deployment.world.objects.list(BUCKET, REPORT, "")}
     assert {"kernels.html", "kernels.json"} <= names
     assert not [name for name in names if name.startswith("kernels/runs/")]
+    assert json.loads(deployment.world.objects.get(BUCKET, f"{REPORT}kernels.json", 1 << 24))["job"] == JOB
+    assert (
+        f"<h1><bdi>{JOB}</bdi></h1>" in deployment.world.objects.get(BUCKET, f"{REPORT}kernels.html", 1 << 24).decode()
+    )
     fired = [each["rule"] for each in deployment.world.started().values()]
     assert "kernels/LateRank" in fired
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from tests.functional.deployment import Deployment
-from tests.functional.tables import JOBS
+from tests.functional.tables import JOBS, RULE_STATE
 from tests.support.fleets import found, job, quiet, report_row
-from trainguard.records import JobStatus
+from trainguard.adapters.dynamodb_stop_budget import DynamoStopBudget
+from trainguard.records import JobStatus, TunedJob
 
 ENDED = job()
 
@@ -46,6 +47,18 @@ def test_given_a_job_when_asked_then_the_answer_is_its_verdict(deployment: Deplo
 
 def test_given_a_job_that_nobody_knows_when_asked_then_the_verdict_is_unknown(deployment: Deployment) -> None:
     assert asked(deployment, job="team-a/run@elsewhere")[1]["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("name", ["*", "tuning-job/sweep", "met-jobs/1970010102", "../Jobs", "a\n{}", "\u202ejob"])
+def test_given_an_item_that_is_no_job_when_asked_for_then_it_is_unknown_and_nothing_of_it_is_told(
+    deployment: Deployment, name: str
+) -> None:
+    world = deployment.world
+    world.jobs.meet(7_200.0, 5)
+    world.jobs.upsert_tuned_job("sweep", "job", TunedJob(JobStatus.COMPLETED, finished=True), 9)
+    DynamoStopBudget(client=deployment.clients.dynamodb, table=RULE_STATE).take("fire", "job", now=60.0, limit=1)
+    status, said = asked(deployment, job=name)
+    assert (status, said["verdict"], said["rules"]) == (200, "unknown", [])
 
 
 @pytest.mark.parametrize(

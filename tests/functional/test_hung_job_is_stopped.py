@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from demo.uploads import RecordedObject
-from tests.functional.deployment import JOB, PREFIX, Deployment, object_message, ringing
+from tests.functional.deployment import JOB, OPTED_IN, PREFIX, Deployment, object_message, ringing
 from tests.verdicts.labelled.catalogue.collector import HANGS
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.profile_files import START, write_job
@@ -19,18 +20,18 @@ from trainguard.timestamps import iso_time
 
 RULE = "HungJob"
 UPLOAD_S, QUEUE_S, TICK_S = 5.0, 25.0, 60.0
-HANG_MIN, WATCHED_MIN = 12.0, 12
+HANG_MIN, WATCHED_MIN = 24.0, 16
 
 pytestmark = pytest.mark.filterwarnings("ignore:No application metrics to publish")
 
 
 def hung(*, steps: bool) -> Job:
-    """Return a labelled hang, shorter: it begins at minute 12."""
+    """Return a labelled hang, shorter: it begins at minute 24, when nothing of the start is waited for."""
     job = next(each for each in HANGS if each.name == "collected-hang-in-a-collective")
     pieces = [replace(piece, start_min=min(piece.start_min, HANG_MIN)) for piece in job.pieces]
     assert job.steps is not None
     seen = replace(job.steps, last_min=HANG_MIN, step_s=3.0) if steps else None
-    return replace(job, name=JOB, minutes=26.0, pieces=tuple(pieces), interval_s=5.0, steps=seen)
+    return replace(job, name=JOB, minutes=40.0, pieces=tuple(pieces), interval_s=5.0, steps=seen)
 
 
 def objects(folder: Path) -> list[RecordedObject]:
@@ -44,20 +45,27 @@ def objects(folder: Path) -> list[RecordedObject]:
     return sorted(found, key=lambda each: each.appears_at)
 
 
-def ticks(deployment: Deployment, uploads: list[RecordedObject]) -> Iterator[float]:
-    """Let minutes pass from before the hang on; yield each tick's time, after it."""
+def ticks(deployment: Deployment, uploads: list[RecordedObject], monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
+    """Let minutes pass from before the hang on; yield each tick's time, after it.
+
+    The functions' clock is that of the ticks. A job that is not urgent is looked at in every third of them.
+    """
     evaluate, look_after = deployment.function("evaluate_objects"), deployment.function("look_after_job")
     waiting = list(uploads)
-    begin = START + 60.0 * (HANG_MIN - 1.0)
+    begin = START + 60.0 * (HANG_MIN - 4.0)
+    now = [begin]
+    clock = SimpleNamespace(time=lambda: now[0], sleep=lambda _: None)
+    monkeypatch.setattr("trainguard.adapters.timing.time", clock)
     for number in range(WATCHED_MIN):
-        at = begin + TICK_S * number
+        at = now[0] = begin + TICK_S * number
         ready = [each for each in waiting if each.appears_at + QUEUE_S <= at]
         waiting = [each for each in waiting if each.appears_at + QUEUE_S > at]
         deployment.put(ready)
         for first in range(0, len(ready), 50):
             batch = ready[first : first + 50]
             evaluate(ringing([object_message(each.key, at=each.appears_at) for each in batch]))
-        look_after(json.loads(payload_of(JobLook(JOB, at, 1))))
+        if deployment.world.jobs.urgent() or number % 3 == 0:
+            look_after(json.loads(payload_of(JobLook(JOB, at, 1))))
         yield at
 
 
@@ -66,13 +74,19 @@ def fire_of(deployment: Deployment) -> dict[str, object] | None:
     return fires[0] if fires else None
 
 
-@pytest.mark.parametrize(("steps", "within_min"), [(True, 5.0), (False, 10.0)], ids=["with-steps", "without-steps"])
+@pytest.mark.parametrize(("steps", "every_s", "within_min"), [(True, 180, 5.0), (True, 300, 7.0), (False, 180, 10.0)])
 def test_given_a_job_that_hangs_when_the_stack_watches_it_then_it_is_stopped_in_time(
-    deployment: Deployment, tmp_path: Path, steps: bool, within_min: float
+    deployment: Deployment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: bool,
+    every_s: int,
+    within_min: float,
 ) -> None:
-    deployment.create_training_job()
+    deployment.create_training_job(tags=OPTED_IN | {"trainguard:evaluation-every-s": str(every_s)})
     uploads = objects(write_job(hung(steps=steps), tmp_path))
-    fired_at = next((at for at in ticks(deployment, uploads) if fire_of(deployment) is not None), None)
+    with monkeypatch.context() as patched:
+        fired_at = next((at for at in ticks(deployment, uploads, patched) if fire_of(deployment) is not None), None)
     assert fired_at is not None
     hang_at = START + 60.0 * HANG_MIN
     assert 0.0 < fired_at - hang_at <= 60.0 * within_min

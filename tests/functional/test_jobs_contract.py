@@ -162,7 +162,9 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
                 quiet_hours=(QuietHours(days=("sat",), start="22:00", end="07:00", timezone="Europe/Berlin"),),
             ),
             stops=StopPolicy(rules=("StepOutlier",), grace_s=600.0, dry_run=True),
+            evaluation_every_s=120.0,
         ),
+        urgent=False,
         setting_sources={"LowGPUUtilization_patience": "tag x"},
         setting_faults=("first", "second"),
         rules_elsewhere={"Exploding": "a rule of tensors"},
@@ -189,6 +191,7 @@ def test_given_a_registered_job_when_read_in_the_console_then_columns_have_the_a
         "Active": {"S": "yes"},
         "Closing": {"BOOL": False},
         "LastObjectAt": {"S": "2023-11-14T22:15:20.000Z"},
+        "EvaluationEveryS": {"N": "120.0"},
         "Evaluated": {"BOOL": False},
         "EvaluatedBecause": {"S": "tag trainguard:evaluate says off"},
         "Alerts": {
@@ -308,3 +311,48 @@ def test_given_a_job_registered_anew_when_an_episode_of_the_time_before_ends_the
     assert world.jobs.load("job") == stored
     world.jobs.raise_episode("job", "Rule", 0, generation=known)
     assert world.jobs.load("job") == replace(stored, episodes={"Rule": 1})
+
+
+def test_given_active_jobs_when_one_is_urgent_then_it_alone_is_found_among_the_urgent_ones(world: World) -> None:
+    for name in ("a", "b"):
+        world.jobs.register(replace(JOB, job=name))
+    assert (world.jobs.urgent(), world.jobs.calm()) == (["a", "b"], [])
+    world.jobs.set_urgent("b", urgent=False)
+    world.jobs.set_urgent("unknown", urgent=True)
+    assert (world.jobs.urgent(), world.jobs.calm(), world.jobs.active()) == (["a"], ["b"], ["a", "b"])
+    calm = world.jobs.load("b")
+    assert calm is not None
+    assert not calm.urgent
+    world.jobs.update_status(replace(calm, closing=True))
+    world.jobs.set_urgent("b", urgent=False)
+    assert world.jobs.urgent() == ["a", "b"]
+    world.jobs.update_status(replace(calm, closing=True, active=False))
+    world.jobs.set_urgent("b", urgent=True)
+    assert world.jobs.active() == ["a"]
+    assert world.jobs.load("unknown") is None
+
+
+def test_given_streams_that_nobody_names_when_admitted_then_there_are_as_many_as_may_be_and_more_are_noted(
+    world: World,
+) -> None:
+    world.jobs.register(JOB)
+    assert [world.jobs.admit_stream("job", 2) for _ in range(4)] == [True, True, False, False]
+    assert world.jobs.load("job") == replace(JOB, other_streams=2, streams_left_out=True)
+    world.jobs.recount_streams("job", 3, 0)
+    world.jobs.recount_streams("job", 2, 1)
+    assert world.jobs.admit_stream("job", 2)
+    assert world.jobs.load("job") == replace(JOB, other_streams=2, streams_left_out=True)
+
+
+def test_given_a_job_without_an_item_when_a_stream_is_admitted_then_it_is_and_no_item_appears(world: World) -> None:
+    assert world.jobs.admit_stream("job", 1)
+    world.jobs.recount_streams("job", 0, 5)
+    assert world.jobs.load("job") is None
+
+
+def test_given_names_that_objects_bring_when_counted_then_each_hour_takes_so_many_and_no_job_appears(
+    world: World,
+) -> None:
+    assert [world.jobs.meet(at, 2) for at in (7_200.0, 10_799.0, 10_799.0, 10_800.0)] == [True, True, False, True]
+    assert (list(world.jobs.all()), world.jobs.active()) == ([], [])
+    assert world.jobs.load("met-jobs/1970010102") is None

@@ -1,6 +1,7 @@
 """The journal as CloudWatch reads it: whatever happens where, a function and a rule are the only dimensions."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ from aws_lambda_powertools import Logger, Metrics
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trainguard.adapters.fault_points import FAULT_FIELD
+from trainguard.adapters.line_budget import MOST_OF_JOB, MOST_OF_KIND, SUMMED_EVERY_S, WINDOW_S, LineBudget
 from trainguard.adapters.observability import BY_RULE, QUIET, ROUTINE, PowertoolsJournal, metric_name
 
 WORDS = st.sampled_from(["fires_started", "objects_applied", "late", "rule_errors", "stops_made", "canary_failed"])
@@ -69,3 +72,54 @@ def test_given_a_time_when_measured_then_it_is_in_seconds(
 
 def test_given_what_is_quiet_when_compared_then_it_is_routine() -> None:
     assert QUIET < ROUTINE
+
+
+def test_given_events_without_end_when_counted_then_lines_are_few_and_the_metric_has_them_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "TrainGuard")
+    at = 0.0
+    metrics = Metrics(service="limited", namespace="TrainGuard")
+    metrics.clear_metrics()
+    journal = PowertoolsJournal(
+        logger=Logger(service="limited", level="INFO"), metrics=metrics, budget=LineBudget(lambda: at)
+    )
+
+    def lines_of(*jobs: str) -> Counter[str]:
+        capsys.readouterr()
+        for job in jobs:
+            journal.count("foreign_keys", job=job, reason="hostile")
+        printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        counted = sum(sum(each["ForeignKeys"]) for each in printed if "_aws" in each)
+        held: dict[str, Any] = dict(metrics.serialize_metric_set()) if metrics.metric_set else {"ForeignKeys": []}
+        metrics.clear_metrics()
+        assert counted + sum(held["ForeignKeys"]) == len(jobs)
+        return Counter(each["message"] for each in printed if "message" in each)
+
+    assert lines_of(*["one"] * 500) == {"foreign_keys": MOST_OF_JOB, "lines_withheld": 1}
+    assert lines_of(*map(str, range(5_000))) == {"foreign_keys": MOST_OF_KIND - MOST_OF_JOB}
+    at += SUMMED_EVERY_S
+    assert lines_of("", "another") == {"lines_withheld": 1}
+    assert lines_of("", "another") == {}
+    at += WINDOW_S
+    assert lines_of("one", "") == {"foreign_keys": 2}
+
+
+def test_given_a_fault_that_goes_on_for_an_hour_when_its_lines_are_withheld_then_each_minute_has_its_points(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    at = 0.0
+    metrics = Metrics(service="faulty", namespace="TrainGuard")
+    journal = PowertoolsJournal(
+        logger=Logger(service="faulty", level="INFO"), metrics=metrics, budget=LineBudget(lambda: at)
+    )
+    points = []
+    for _ in range(55):
+        for _ in range(20):
+            journal.count("port_failures", job="job")
+            at += 3.0
+        printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        points.append(sum(each.get(FAULT_FIELD, 0) for each in printed if "message" in each))
+    metrics.clear_metrics()
+    assert all(points)
+    assert sum(points) == pytest.approx(55 * 20, abs=20)

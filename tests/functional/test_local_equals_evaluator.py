@@ -38,7 +38,7 @@ def delivered(uploads: list[Upload], tags: dict[str, str]) -> Network:
     """Deliver a job as it was uploaded, with a tick every minute, to its end a tick after its last object."""
     network = Network()
     nodes = {parsed.node for each in uploads if isinstance(parsed := parse_key(each.key), SystemKey)}
-    description = replace(describe(tags), instance_count=len(nodes))
+    description = replace(describe(EACH_MINUTE | tags), instance_count=len(nodes))
     network.world.training_jobs.set(description)
     next_tick = float(START)
     for upload in uploads:
@@ -139,6 +139,9 @@ def gpu_minutes(levels: Sequence[int | None], node: str = "algo-1") -> list[Uplo
     return uploads
 
 
+EACH_MINUTE = {"trainguard:evaluation-every-s": "60"}
+"""The local engine looks at the whole job each minute: a calm job's rules over nodes are judged at other minutes."""
+
 SHORT = {"trainguard:LowGPUUtilization_window": "20", "trainguard:LowGPUUtilization_patience": "20"}
 LOW, FINE, SILENT = 40, 90, None
 
@@ -153,6 +156,29 @@ def test_given_an_episode_that_ends_and_another_when_both_engines_have_judged_th
     assert low.history.times_fired == 2
     assert local.job.episodes["LowGPUUtilization"] == 2
     assert_same(network, local)
+
+
+@pytest.mark.parametrize("every_s", [180, 300])
+def test_given_a_job_that_is_evaluated_every_third_minute_when_both_engines_have_judged_it_then_they_found_the_same(
+    tmp_path: Path, every_s: int
+) -> None:
+    uploads = gpu_minutes([90] * 25 + [40] * 12 + [90] * 20 + [40] * 12 + [90] * 20 + [40] * 2)
+    network = delivered(uploads, SHORT | {"trainguard:evaluation-every-s": str(every_s)})
+    local = evaluated(on_disk(uploads, tmp_path), network.job(), workers=2)
+    items = network.world.nodes.of_job(JOB)
+    here = {each.rule: each for each in verdicts(local.job, local.records)}
+    there = {each.rule: each for each in verdicts(network.job(), items)}
+    assert here["LowGPUUtilization"] == there["LowGPUUtilization"]
+    assert here["LowGPUUtilization"].history.times_fired == 2
+    assert dict(local.job.episodes) == dict(network.job().episodes)
+    stored = {item.key: item.state for item in items if item.key.stream != "job"}
+    assert {item.key: item.state for item in local.records if item.key.stream != "job"} == stored
+    for rule, verdict in here.items():
+        assert (verdict.result.status, verdict.result.measured) == (
+            there[rule].result.status,
+            there[rule].result.measured,
+        )
+        assert abs((verdict.history.fired_at or 0.0) - (there[rule].history.fired_at or 0.0)) < every_s
 
 
 @pytest.mark.parametrize(

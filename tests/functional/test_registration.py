@@ -307,6 +307,7 @@ SETTINGS_OF_EVERY_KIND = {
     "stop-rules": ("BatchSize", "StepOutlier", "Dataloader"),
     "stop-grace": ("1m", "2m", "3m"),
     "stop-dry-run": ("true", "false", "true"),
+    "evaluation-every-s": ("60", "120", "300"),
     "source": ("logs", "mlflow run=0a1b", "prometheus pod=train-0"),
     "user-tags": ("made-by", "login", "none"),
     "team-tags": ("squad", "tribe", "none"),
@@ -370,5 +371,6 @@ def in_force(job: JobRecord) -> dict[str, object]:
         "stop-dry-run": policy.stops.dry_run,
         "training-rules": job.training_rules,
         "source": policy.source,
+        "evaluation-every-s": policy.evaluation_every_s,
         **{f"{kind}-tags": job.owners.get(kind) for kind in ("user", "team", "project")},
     }

@@ -21,8 +21,6 @@ ROLES = {
 BY_LAMBDA = {
     "logs:CreateLogStream": "Lambda writes the function's log with its role",
     "logs:PutLogEvents": "Lambda writes the function's log with its role",
-    "xray:PutTraceSegments": "Lambda sends the function's traces with its role",
-    "xray:PutTelemetryRecords": "Lambda sends the function's traces with its role",
 }
 BY_QUEUE = {
     "sqs:ReceiveMessage": "Lambda polls the evaluation queue with the function's role",
@@ -39,10 +37,6 @@ BY_STATES = {
     "logs:PutResourcePolicy": "Step Functions lets the delivery write the log group",
     "logs:DescribeResourcePolicies": "Step Functions finds the policy that lets the delivery write",
     "logs:DescribeLogGroups": "Step Functions finds its log group",
-    "xray:PutTraceSegments": "Step Functions sends traces",
-    "xray:PutTelemetryRecords": "Step Functions sends traces",
-    "xray:GetSamplingRules": "Step Functions asks which executions to trace",
-    "xray:GetSamplingTargets": "Step Functions asks which executions to trace",
 }
 BY_MAP = {
     "states:StartExecution": "a Distributed Map starts an execution for each item",

@@ -1,9 +1,9 @@
 """The canary as it is deployed: its schedules, its reach that ends at its prefix, subscribers that leave it out."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from infra.constructs.canary import CANARY_KIND, CANARY_PREFIX
@@ -11,7 +11,7 @@ from tests.infra.states_language import Ending
 from tests.infra.template import Template
 from tests.infra.test_fire_machine import ALERT, FIRE, REFUSED, execute, machine
 from trainguard import canary_name as name
-from trainguard.canary.call import CanaryCall
+from trainguard.canary.call import LOOKED_AFTER_MINUTES, CanaryCall
 from trainguard.canary.run import FRESH_S
 
 __all__ = ["machine"]
@@ -24,19 +24,19 @@ def test_given_the_canarys_names_when_compared_then_stack_and_code_agree() -> No
     assert (CANARY_PREFIX, CANARY_KIND) == (name.CANARY_PREFIX, name.CANARY_KIND)
 
 
-@pytest.mark.parametrize(("rule", "step", "minute"), [("Plant", "plant", 0), ("Look", "look", 15)])
-def test_given_a_schedule_when_it_comes_then_it_asks_for_a_step_that_the_function_knows_with_its_own_time(
-    template: Template, rule: str, step: str, minute: int
+def test_given_the_schedule_when_it_comes_then_it_leaves_the_step_to_the_function_with_its_own_time(
+    template: Template,
 ) -> None:
-    schedule = template.one("AWS::Events::Rule", f"Canary{rule}")
+    schedule = template.one("AWS::Events::Rule", "CanaryDaily")
     (target,) = schedule["Targets"]
-    asked = json.loads(target["InputTransformer"]["InputTemplate"].replace("<time>", '"2026-08-01T06:00:00Z"'))
-    assert schedule["ScheduleExpression"] == f"cron({minute} 6 * * ? *)"
+    assert schedule["ScheduleExpression"] == "cron(0,15 6 * * ? *)"
     assert target["InputTransformer"]["InputPathsMap"] == {"time": "$.time"}
-    assert set(asked) == set(CanaryCall.__struct_fields__)
-    assert asked["step"] == step
     assert target["DeadLetterConfig"] == {"Arn": "{IngestEventDeadLetters.Arn}"}
-    assert minute * 60 < FRESH_S
+    days = [f"2026-08-{day:02}T06:{minute:02}:00Z" for day in range(3, 10) for minute in (0, 15)]
+    asked = [target["InputTransformer"]["InputTemplate"].replace("<time>", f'"{time}"') for time in days]
+    due = [msgspec.json.decode(each, type=CanaryCall).due for each in asked]
+    assert due == ["plant", "look", *[None] * 12]
+    assert LOOKED_AFTER_MINUTES * 60 < FRESH_S
 
 
 def test_given_the_canarys_role_when_read_then_it_reaches_canaries_alone(template: Template) -> None:

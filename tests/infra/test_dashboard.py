@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,9 +93,15 @@ def counted() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def widgets(template: Template) -> list[dict[str, Any]]:
+def shown(variants: Path) -> Template:
+    """Return the template of a stack with a dashboard."""
+    return Template(variants / "watched" / "TrainGuard.template.json")
+
+
+@pytest.fixture(scope="module")
+def widgets(shown: Template) -> list[dict[str, Any]]:
     """Return the dashboard's widgets."""
-    (dashboard,) = template.of_type("AWS::CloudWatch::Dashboard").values()
+    (dashboard,) = shown.of_type("AWS::CloudWatch::Dashboard").values()
     found: list[dict[str, Any]] = json.loads(dashboard.properties["DashboardBody"])["widgets"]
     return found
 
@@ -126,7 +133,13 @@ def test_given_the_alarms_when_their_product_metrics_are_read_then_each_is_emitt
 ) -> None:
     ours = {metric_name(name) for name in counted()}
     watched = set(re.findall(r'"MetricName": "(\w+)",\s*"Namespace": "TrainGuard"', template.text))
-    assert {"RuleErrors", "EvaluationLagSeconds", "CanaryPassed"} <= watched <= ours
+    filtered = {
+        each["MetricName"]
+        for found in template.of_type("AWS::Logs::MetricFilter").values()
+        for each in found.properties["MetricTransformations"]
+    }
+    assert watched <= ours | filtered
+    assert not filtered & ours
 
 
 def test_given_the_products_metrics_when_read_then_a_function_and_a_rule_are_their_only_dimensions(
@@ -170,14 +183,14 @@ def test_given_the_dashboard_when_read_then_it_shows_what_an_operator_asks_for(w
 
 
 def test_given_the_dashboard_when_drawn_then_every_row_is_full_and_every_alarm_is_on_it(
-    widgets: list[dict[str, Any]], template: Template
+    widgets: list[dict[str, Any]], shown: Template
 ) -> None:
     rows: dict[int, int] = {}
     for widget in widgets:
         rows[widget["y"]] = rows.get(widget["y"], 0) + widget["width"]
     assert set(rows.values()) == {24}
-    shown = next(widget for widget in widgets if widget["type"] == "alarm")["properties"]["alarms"]
-    assert set(shown) == {f"{{{name}.Arn}}" for name in template.of_type("AWS::CloudWatch::Alarm")}
+    alarms = next(widget for widget in widgets if widget["type"] == "alarm")["properties"]["alarms"]
+    assert set(alarms) == {f"{{{name}.Arn}}" for name in shown.of_type("AWS::CloudWatch::Alarm")}
 
 
 def test_given_the_cost_of_an_hour_when_read_then_each_term_has_the_packaged_price_of_its_unit(
@@ -233,8 +246,19 @@ def test_given_the_saved_queries_when_deployed_then_they_search_the_logs_of_ever
     assert all(set(query.properties["LogGroupNames"]) == logs for query in deployed)
 
 
-def test_given_every_function_and_machine_when_read_then_it_is_traced(template: Template) -> None:
-    functions = template.of_type("AWS::Lambda::Function").values()
-    machines = template.of_type("AWS::StepFunctions::StateMachine").values()
-    assert {function.properties["TracingConfig"]["Mode"] for function in functions} == {"Active"}
-    assert [machine.properties["TracingConfiguration"] for machine in machines] == [{"Enabled": True}] * 3
+@pytest.mark.parametrize(("active", "mode"), [(False, "PassThrough"), (True, "Active")])
+def test_given_a_choice_of_traces_when_synthesised_then_each_function_and_machine_sends_them_or_none_does(
+    template: Template, shown: Template, active: bool, mode: str
+) -> None:
+    chosen = shown if active else template
+    functions = chosen.of_type("AWS::Lambda::Function").values()
+    machines = chosen.of_type("AWS::StepFunctions::StateMachine").values()
+    assert {function.properties["TracingConfig"]["Mode"] for function in functions} == {mode}
+    assert [machine.properties["TracingConfiguration"] for machine in machines] == [{"Enabled": active}] * 3
+    tracers = {role for role, statement in chosen.role_statements() if statement.sid == "SendTraces"}
+    assert len(tracers) == (len(functions) + len(machines) if active else 0)
+    assert ("xray:" in chosen.text) is active
+
+
+def test_given_no_choice_when_synthesised_then_there_is_no_dashboard(template: Template) -> None:
+    assert not template.of_type("AWS::CloudWatch::Dashboard")

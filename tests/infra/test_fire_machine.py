@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.machines import assert_outwaits_its_function, assert_standard_logged_and_traced, deployed_definition
+from tests.infra.machines import assert_outwaits_its_function, assert_standard_and_logged, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.infra.template import Template
 from trainguard.actions.resend import STEP_FAILED
@@ -378,7 +378,7 @@ def test_given_any_set_of_failing_steps_when_a_rule_fires_then_every_other_step_
 def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(
     template: Template, machine: dict[str, Any]
 ) -> None:
-    assert_standard_logged_and_traced(template, "ActionsFire")
+    assert_standard_and_logged(template, "ActionsFire")
     assert machine["QueryLanguage"] == "JSONata"
     assert machine["TimeoutSeconds"] == 9 * 86_400
 

@@ -86,7 +86,7 @@ def test_given_a_function_when_read_then_it_has_the_common_defaults_and_its_own_
     assert function["Runtime"] == f"python{AWS.python_version}"
     assert function["Architectures"] == ["arm64"]
     assert function["Layers"] == ["{RulesLayer}"]
-    assert function["TracingConfig"] == {"Mode": "Active"}
+    assert function["TracingConfig"] == {"Mode": "PassThrough"}
     assert function["LoggingConfig"] == {"LogGroup": "{" + name.removesuffix("Function") + "Logs}"}
     assert function["Environment"]["Variables"] == environment | {
         "POWERTOOLS_SERVICE_NAME": folder,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.constructs.kernels_machine import EXECUTION_TIMEOUT_S
-from tests.infra.machines import assert_outwaits_its_function, assert_standard_logged_and_traced, deployed_definition
+from tests.infra.machines import assert_outwaits_its_function, assert_standard_and_logged, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.infra.template import Template
 from trainguard.families.kernels.session import AGAIN_S
@@ -107,7 +107,7 @@ def test_given_an_execution_when_another_is_asked_for_then_it_has_ended() -> Non
 def test_given_the_machine_when_deployed_then_it_is_standard_logged_and_outwaits_its_functions(
     template: Template, machine: dict[str, Any]
 ) -> None:
-    assert_standard_logged_and_traced(template, "CapturesKernels")
+    assert_standard_and_logged(template, "CapturesKernels")
     states = machine["States"]
     assert_outwaits_its_function(template, states["PlanCapture"], "CapturesPlanCapture")
     assert_outwaits_its_function(template, states["JoinCapture"], "CapturesJoinCapture")

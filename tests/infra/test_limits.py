@@ -89,10 +89,12 @@ def test_given_a_choice_when_the_alarms_are_read_then_cloudwatch_takes_them(temp
 
 
 def test_given_a_choice_when_the_dashboard_is_read_then_its_searches_name_the_namespace_as_cloudwatch_reads_it(
-    template: Template,
+    choice: str, template: Template
 ) -> None:
     """A namespace with a hyphen, as a stack's name may have, must stand in quotation marks."""
-    for dashboard in of_type(template, "AWS::CloudWatch::Dashboard"):
+    dashboards = template.of_type("AWS::CloudWatch::Dashboard").values()
+    assert len(dashboards) == ("dashboard" in CONTEXTS[choice])
+    for dashboard in dashboards:
         searches = re.findall(r"SEARCH\('\{(.+?),", dashboard.properties["DashboardBody"])
         assert searches
         assert all(re.fullmatch(r'\\"[A-Za-z0-9-]+\\"', each) for each in searches)

@@ -9,6 +9,9 @@ from tests.infra.template import Statement, Template
 
 Grants = set[tuple[str, str]]
 
+DELIVERY = "ActionsDeliveryRole"
+"""The role by which SNS logs alerts that it could not deliver."""
+
 MACHINES = ("ActionsFireRole", "ReportsReportRole", "CapturesKernelsRole")
 
 JOBS = "{StorageJobs.Arn}"
@@ -32,10 +35,8 @@ def grants(resource: str, *actions: str) -> Grants:
     return {(action, resource) for action in actions}
 
 
-def logs_and_traces(function: str) -> Grants:
-    return grants(f"{{{function}Logs.Arn}}", "logs:CreateLogStream", "logs:PutLogEvents") | grants(
-        "*", "xray:PutTraceSegments", "xray:PutTelemetryRecords"
-    )
+def logs(function: str) -> Grants:
+    return grants(f"{{{function}Logs.Arn}}", "logs:CreateLogStream", "logs:PutLogEvents")
 
 
 REPORTS = f"{BUCKET}/*/rule-output/TrainGuardReport/*"
@@ -68,10 +69,6 @@ RUN_MACHINE = grants(
     "logs:PutResourcePolicy",
     "logs:DescribeResourcePolicies",
     "logs:DescribeLogGroups",
-    "xray:PutTraceSegments",
-    "xray:PutTelemetryRecords",
-    "xray:GetSamplingRules",
-    "xray:GetSamplingTargets",
 )
 READ_JOB = grants(JOBS, "dynamodb:GetItem") | grants(NODE_STATE, "dynamodb:Query")
 DESCRIBE_JOBS = grants(TRAINING_JOBS, "sagemaker:DescribeTrainingJob", "sagemaker:ListTags")
@@ -109,16 +106,16 @@ EXPECTED: dict[str, Grants] = {
     | grants(KERNELS, "states:StartExecution")
     | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/*/verdict.json", "s3:GetObject")
     | READ_SETTINGS
-    | logs_and_traces("EvaluationEvaluateObjects"),
+    | logs("EvaluationEvaluateObjects"),
     "EvaluationTickRole": grants(f"{JOBS}/index/ActiveJobs", "dynamodb:Query")
     | grants("{EvaluationLookAfterJobFunction.Arn}", "lambda:InvokeFunction")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
-    | logs_and_traces("EvaluationTick"),
+    | logs("EvaluationTick"),
     "EvaluationLookAfterJobRole": EVALUATE
     | grants(JOBS, "dynamodb:GetItem", "dynamodb:UpdateItem")
     | READ_SETTINGS
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
-    | logs_and_traces("EvaluationLookAfterJob"),
+    | logs("EvaluationLookAfterJob"),
     "LifecycleJobLifecycleRole": grants(JOBS, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
     | grants(NODE_STATE, "dynamodb:Query")
     | grants(EVALUATION_QUEUE, "sqs:SendMessage")
@@ -126,19 +123,19 @@ EXPECTED: dict[str, Grants] = {
     | grants(FIRE, "states:StartExecution")
     | READ_SETTINGS
     | DESCRIBE_JOBS
-    | logs_and_traces("LifecycleJobLifecycle"),
+    | logs("LifecycleJobLifecycle"),
     "ActionsDecideStopRole": grants(STOP_SWITCH, "ssm:GetParameter")
     | grants(f"{PARAMETER}/TrainGuard/stop-switch-override", "ssm:GetParameter")
     | grants(JOBS, "dynamodb:GetItem")
     | grants(RULE_STATE, "dynamodb:GetItem", "dynamodb:PutItem")
     | DESCRIBE_JOBS
-    | logs_and_traces("ActionsDecideStop"),
+    | logs("ActionsDecideStop"),
     "CanaryRole": grants(f"{BUCKET}/trainguard-canary-*", "s3:PutObject", "s3:DeleteObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(RULE_STATE, "dynamodb:GetItem")
     | grants(EVENT_DEAD_LETTERS, "sqs:SendMessage")
-    | logs_and_traces("Canary"),
-    "ActionsComposeAlertRole": logs_and_traces("ActionsComposeAlert"),
+    | logs("Canary"),
+    "ActionsComposeAlertRole": logs("ActionsComposeAlert"),
     "ActionsFireRole": grants("{ActionsDecideStopFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ActionsComposeAlertFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
@@ -151,19 +148,19 @@ EXPECTED: dict[str, Grants] = {
     "ReportsPlanReportRole": READ_JOB
     | grants(BUCKET, "s3:ListBucket")
     | grants(PARTS, "s3:PutObject")
-    | logs_and_traces("ReportsPlanReport"),
+    | logs("ReportsPlanReport"),
     "ReportsDigestProfileRole": grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
     | grants(f"{BUCKET}/*/debug-output/*", "s3:GetObject")
     | grants(f"{PARTS}/keys/*", "s3:GetObject")
     | grants(f"{PARTS}/training.json", "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(PARTS, "s3:PutObject")
-    | logs_and_traces("ReportsDigestProfile"),
+    | logs("ReportsDigestProfile"),
     "ReportsBuildReportRole": READ_JOB
     | grants(REPORTS, "s3:PutObject")
     | grants(PARTS, "s3:GetObject", "s3:DeleteObject")
     | grants(BUCKET, "s3:ListBucket")
-    | logs_and_traces("ReportsBuildReport"),
+    | logs("ReportsBuildReport"),
     "ReportsReportRole": grants("{ReportsPlanReportFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ReportsDigestProfileFunction.Arn}", "lambda:InvokeFunction")
     | grants("{ReportsBuildReportFunction.Arn}", "lambda:InvokeFunction")
@@ -174,18 +171,25 @@ EXPECTED: dict[str, Grants] = {
     | RUN_MACHINE,
     "CapturesPlanCaptureRole": grants(BUCKET, "s3:ListBucket")
     | grants(RUNS, "s3:PutObject")
-    | logs_and_traces("CapturesPlanCapture"),
+    | logs("CapturesPlanCapture"),
     "CapturesDigestTraceRole": set().union(*(grants(f"{BUCKET}/*/{keys}", "s3:GetObject") for keys in TRACES))
     | grants(BUCKET, "s3:ListBucket")
     | grants(DIGESTS, "s3:PutObject")
-    | logs_and_traces("CapturesDigestTrace"),
+    | logs("CapturesDigestTrace"),
     "CapturesJoinCaptureRole": grants(RUNS, "s3:GetObject", "s3:DeleteObject")
     | grants(DIGESTS, "s3:GetObject", "s3:DeleteObject")
     | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/*", "s3:PutObject")
     | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels.*", "s3:PutObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(EVALUATION_QUEUE, "sqs:SendMessage")
-    | logs_and_traces("CapturesJoinCapture"),
+    | logs("CapturesJoinCapture"),
+    "ActionsDeliveryRole": grants(
+        "arn:{AWS::Partition}:logs:{AWS::Region}:{AWS::AccountId}:log-group:"
+        "sns/{AWS::Region}/{AWS::AccountId}/TrainGuard-*",
+        "logs:CreateLogGroup",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+    ),
     "CapturesKernelsRole": grants("{CapturesPlanCaptureFunction.Arn}", "lambda:InvokeFunction")
     | grants("{CapturesDigestTraceFunction.Arn}", "lambda:InvokeFunction")
     | grants("{CapturesJoinCaptureFunction.Arn}", "lambda:InvokeFunction")
@@ -258,10 +262,11 @@ def test_given_the_roles_when_their_trust_is_read_then_each_serves_one_service(t
     }
     for name, statements in trusted.items():
         (statement,) = statements
-        service = "states.amazonaws.com" if name in MACHINES else "lambda.amazonaws.com"
+        services = {**dict.fromkeys(MACHINES, "states.amazonaws.com"), DELIVERY: "sns.amazonaws.com"}
+        service = services.get(name, "lambda.amazonaws.com")
         assert statement["Principal"] == {"Service": service}
         assert statement["Action"] == "sts:AssumeRole"
-    for name in MACHINES:
+    for name in (*MACHINES, DELIVERY):
         (machine,) = trusted[name]
         assert machine["Condition"] == {"StringEquals": {"aws:SourceAccount": "{AWS::AccountId}"}}
 

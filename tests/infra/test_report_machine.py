@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.infra.machines import assert_outwaits_its_function, assert_standard_logged_and_traced, deployed_definition
+from tests.infra.machines import assert_outwaits_its_function, assert_standard_and_logged, deployed_definition
 from tests.infra.states_language import Ending, Execution, TaskError
 from tests.infra.template import Template
 
@@ -79,7 +79,7 @@ def test_given_a_job_when_its_report_is_made_then_each_item_is_digested_and_the_
 ) -> None:
     execution, ending = execute(machine, few=few)
     assert ending == Ending("SUCCEEDED")
-    assert payloads(execution, "PlanReport") == [{"job": JOB, "run": RUN}]
+    assert payloads(execution, "PlanReport") == [{"job": JOB, "run": RUN, "listing": None}]
     assert payloads(execution, "DigestProfile") == ITEMS
     assert payloads(execution, "BuildReport") == [{"job": JOB, "run": RUN}]
     assert payloads(execution, "DropParts") == [{"job": JOB, "run": RUN, "drop": True}]
@@ -206,7 +206,7 @@ def test_given_as_many_items_as_an_inline_map_takes_when_counted_then_they_fit_i
 def test_given_the_machine_when_read_then_it_is_standard_logged_traced_and_limited_in_time(
     template: Template, machine: dict[str, Any]
 ) -> None:
-    assert_standard_logged_and_traced(template, "ReportsReport")
+    assert_standard_and_logged(template, "ReportsReport")
     assert machine["QueryLanguage"] == "JSONata"
     assert machine["TimeoutSeconds"] == 24 * 3600
 

@@ -72,12 +72,12 @@ def test_given_the_default_context_when_synthesised_then_data_outlives_the_stack
     keep = {"AWS::S3::Bucket", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup"}
     policies = {resource.name: resource.deletion_policy for resource in template.resources if resource.type in keep}
     assert set(policies.values()) == {"RetainExceptOnCreate"}, "a first deployment that fails must leave nothing"
-    assert len(policies) == 20
+    assert len(policies) == 21
 
 
 def test_given_the_log_groups_when_read_then_each_forgets(template: Template) -> None:
     groups = template.of_type("AWS::Logs::LogGroup").values()
-    assert [group.properties["RetentionInDays"] for group in groups] == [30] * 16
+    assert [group.properties["RetentionInDays"] for group in groups] == [30] * 17
 
 
 @pytest.mark.parametrize("topic", ["ActionsAlerts", "ActionsChat"])
@@ -96,4 +96,5 @@ def test_given_the_alarms_topic_when_read_then_cloudwatch_can_publish_to_it(temp
         for name, statement, principal in template.resource_policy_statements()
         if name == "MonitoringOperationsPolicy" and statement.effect == "Allow"
     ]
-    assert allowed == [({"Service": "cloudwatch.amazonaws.com"}, ("sns:Publish",))]
+    services = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
+    assert allowed == [({"Service": each}, ("sns:Publish",)) for each in services]

@@ -37,4 +37,4 @@ def test_given_the_endpoint_when_synthesised_then_its_role_reads_jobs_and_rows_a
         "ReadRows": (("dynamodb:Query",), ("{StorageRuleState.Arn}",)),
     }
     others = {action for sid, (actions, _) in statements.items() if sid not in own for action in actions}
-    assert others == {"logs:CreateLogStream", "logs:PutLogEvents", "xray:PutTraceSegments", "xray:PutTelemetryRecords"}
+    assert others == {"logs:CreateLogStream", "logs:PutLogEvents"}

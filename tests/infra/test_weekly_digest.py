@@ -36,5 +36,4 @@ def test_given_the_digest_when_synthesised_then_its_role_reads_publishes_and_not
         "ReadRows": (("dynamodb:Query",), ("{StorageRuleState.Arn}",)),
         "PublishDigest": (("sns:Publish",), ("{ActionsAlerts}", "{ActionsChat}")),
         "KeepFailedEvents": (("sqs:SendMessage",), ("{IngestEventDeadLetters.Arn}",)),
-        "SendTraces": own["SendTraces"],
     }

@@ -1,6 +1,7 @@
 """The workflows ask for no more than they need, and do what the documents say."""
 
 import os
+import re
 import subprocess
 from typing import Any
 
@@ -35,6 +36,14 @@ def test_given_a_workflow_when_read_then_what_runs_code_may_write_nothing_to_the
     assert writing == ({"publish"} if name == "release" else set())
 
 
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_given_a_workflow_when_read_then_each_action_is_one_commit_and_its_version_stands_beside_it(name: str) -> None:
+    lines = (FOLDER / "workflows" / f"{name}.yml").read_text("utf-8").splitlines()
+    used = [line.strip().removeprefix("- ") for line in lines if "uses:" in line]
+    assert used
+    assert [line for line in used if not re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
 def test_given_a_tag_when_released_then_it_is_tested_built_and_published_by_a_job_that_runs_none_of_its_code() -> None:
     workflow = read("release")
     assert workflow[True] == {"push": {"tags": ["v*"]}}
@@ -43,7 +52,8 @@ def test_given_a_tag_when_released_then_it_is_tested_built_and_published_by_a_jo
     assert commands[-2:] == ["bash .ci/run", "make release"]
     assert publish["permissions"] == {"contents": "write"}
     assert publish["needs"] == "build"
-    assert [step["uses"] for step in publish["steps"] if "uses" in step] == ["actions/download-artifact@v4"]
+    used = [step["uses"].partition("@")[0] for step in publish["steps"] if "uses" in step]
+    assert used == ["actions/download-artifact"]
     (attach,) = (step["run"] for step in publish["steps"] if "run" in step)
     assert attach.splitlines()[1].startswith('gh release create "$GITHUB_REF_NAME" --verify-tag ')
 

@@ -8,13 +8,15 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from aws_cdk import Annotations
 
 from infra import app, stack
 from infra.config import DeploymentConfig
-from infra.constructs import layer, nag
+from infra.constructs import layer
+from infra.constructs.nag import Accepted, findings_that_stand
 from infra.stack import TrainGuardStack
 
 PERSON = {
@@ -49,9 +51,10 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "kernel_join_memory_mb": "1792",
         "look_after_concurrency": "20",
     },
-    "second": {"stack_name": "TrainGuard-Research"},
+    "second": {"stack_name": "TrainGuard-Research", "dashboard": "true"},
     "without-canary": {"canary": "false"},
     "verdict": {"verdict_endpoint": "true"},
+    "watched": {"tracing": "active", "dashboard": "true", "stop_batch_jobs": "true", "stop_instances": "true"},
     "digest": {"weekly_digest": "true", "stop_instances": "true"},
     "stops": {"stop_batch_jobs": "true", "stop_instances": "true"},
     "live": {"live_sources": LIVE_SOURCES, "live_source_secret": LIVE_SECRET},
@@ -80,11 +83,18 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "stop_budget_table": SHARED_BUDGET,
         "alert_emails": "ml@example.com",
         "operations_emails": "platform@example.com",
+        "dashboard": "true",
     },
 }
 """Context of each variant that must synthesise without a finding."""
 
 WARNING = ("Evaluation/Tick/Role/Resource", "Serverless::Serverless-LambdaStarPermissions")
+"""The finding that one variant leaves open; a pack calls it a warning."""
+
+
+TRACED = {"tracing": "active"}
+OPEN = {"all-open": {}, "all-open-traced": TRACED}
+"""Context of each variant whose findings are compared with what is acknowledged."""
 
 
 def main(folder: Path) -> None:
@@ -94,16 +104,20 @@ def main(folder: Path) -> None:
     with mock.patch.object(layer, "layer_folder", return_value=empty):
         for name, context in CONTEXTS.items():
             _synthesise(folder / name, context)
-        others = tuple(finding for finding in nag.ACCEPTED if (finding.path, finding.rule) != WARNING)
-        with mock.patch.object(nag, "ACCEPTED", others):
-            _synthesise(folder / "one-warning-open", {})
+        with mock.patch.object(stack, "findings_that_stand", _without_one):
+            _synthesise(folder / "one-warning-open", TRACED)
         with mock.patch.object(stack, "bound_roles", _warn):
             _synthesise(folder / "cdk-warns", {})
-        with mock.patch.object(stack, "acknowledge") as acknowledge:
-            _synthesise(folder / "all-open", {})
-    ((_, findings),) = (call.args for call in acknowledge.call_args_list)
-    listed = [(finding.path, finding.rule, finding.reason) for finding in findings]
-    (folder / "acknowledgements.json").write_text(json.dumps(listed), encoding="utf-8")
+        for name, context in OPEN.items():
+            with mock.patch.object(stack, "acknowledge") as acknowledge:
+                _synthesise(folder / name, context)
+            ((_, findings),) = (call.args for call in acknowledge.call_args_list)
+            listed = [(finding.path, finding.rule, finding.reason) for finding in findings]
+            (folder / f"{name}.acknowledged.json").write_text(json.dumps(listed), encoding="utf-8")
+
+
+def _without_one(*given: Any) -> tuple[Accepted, ...]:
+    return tuple(each for each in findings_that_stand(*given) if (each.path, each.rule) != WARNING)
 
 
 def _warn(scope: TrainGuardStack, config: DeploymentConfig) -> None:

@@ -67,6 +67,15 @@ def test_more_work_counts_from_a_tenth_on(work: float, fires: bool) -> None:
     assert ("SlowRank" in found(ranks)) is fires
 
 
+@pytest.mark.parametrize(
+    ("work", "severity", "value"), [(6_900.0, "medium", 1.15), (7_500.0, "medium", 1.25), (12_000.0, "high", 2.0)]
+)
+def test_a_slow_rank_at_three_strengths(work: float, severity: str, value: float) -> None:
+    ranks = [replace(rank, collective_steps=[]) for rank in job([6_000.0, 6_000.0, 6_000.0, work])]
+    (finding,) = (each for each in joined(ranks).findings if each.id == "kernels/SlowRank")
+    assert (finding.severity.value, finding.value) == (severity, pytest.approx(value, abs=0.01))
+
+
 def test_clocks_that_disagree_change_nothing() -> None:
     plain = joined(job(EVEN, delay_us={2: 1_500.0}))
     skewed = joined(job(EVEN, delay_us={2: 1_500.0}, clock_us={0: 9e6, 2: -7e3, 3: 4e8}))

@@ -1,15 +1,20 @@
 """Scalars in lines of logs, as common trainers print them."""
 
 import math
+import re
+import threading
+import time
 
 import pytest
 
+from trainguard.adapters.guarded_search import GuardedSearch
 from trainguard.sources.logs.scalar_lines import (
     MOST_NAMES,
     NO_NUMBER,
     TOO_MANY_NAMES,
     LogLine,
     ScalarLines,
+    SlowSearchError,
     definitions_of,
 )
 from trainguard.sources.run import ScalarsOfStep
@@ -97,3 +102,43 @@ def test_given_a_hostile_log_when_read_then_it_takes_no_time_and_its_names_are_b
     assert len({name for row in found for name in row.values}) == MOST_NAMES
     assert reader.bad == {TOO_MANY_NAMES: MOST_NAMES}
     assert isinstance(found[0], ScalarsOfStep)
+
+
+@pytest.mark.parametrize("expression", [r"((?:x+)+)y", r"(x*x*x*x*x*x*x*x*)y", r"(?:(x|xx)*)y"])
+def test_given_a_definition_that_takes_for_ever_when_lines_are_read_then_it_is_left_out_and_the_others_are_read(
+    expression: str,
+) -> None:
+    definitions, faults = definitions_of([("slow", expression), ("fine", r"fine=(\d+)")])
+    reader = ScalarLines(definitions, search=GuardedSearch(longest_s=0.05))
+    begun = time.perf_counter()
+    found = rows("x" * 900 + " fine=1", "x" * 900 + " fine=2", reader=reader)
+    assert time.perf_counter() - begun < 2.0
+    assert (faults, [row[1] for row in found]) == ((), [{"fine": 1.0}, {"fine": 2.0}])
+    ((why, count),) = reader.bad.items()
+    assert why.startswith("metric 'slow'")
+    assert count == 1
+
+
+def test_given_searches_that_are_each_just_fast_enough_when_there_are_many_then_their_sum_is_limited() -> None:
+    guarded = GuardedSearch(longest_s=0.05, most_s=0.06)
+    slow, quick = re.compile("((?:x+)+)y"), re.compile("y")
+    for _ in range(2):
+        with pytest.raises(SlowSearchError):
+            guarded(slow, "x" * 900)
+    with pytest.raises(SlowSearchError):
+        guarded(quick, "x")
+
+
+def test_given_a_thread_in_which_nothing_could_end_a_search_when_asked_then_it_is_not_begun() -> None:
+    raised: list[BaseException] = []
+
+    def search() -> None:
+        try:
+            GuardedSearch()(re.compile("a"), "a")
+        except SlowSearchError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+    assert len(raised) == 1

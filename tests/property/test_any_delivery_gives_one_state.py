@@ -25,7 +25,7 @@ def test_given_files_closed_early_when_their_doorbells_are_late_or_lost_then_non
     check(Trial(shape, delays_of_early(shape, late)))
 
 
-@settings(max_examples=500)
+@settings(max_examples=80)
 @given(trials())
 def test_given_any_delivery_when_the_job_ends_then_state_verdicts_and_effects_are_the_same(trial: Trial) -> None:
     check(trial)

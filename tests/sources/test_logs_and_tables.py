@@ -53,6 +53,21 @@ def logged(seconds: float, data: dict[str, object]) -> bytes:
     return f"I20270115 08:00:00.1 77 Logger.cpp:55] time = 2027-01-15T08:00:{seconds:06.3f}Z data = {text}\n".encode()
 
 
+def test_given_memory_of_neuron_cores_when_read_then_the_programs_of_a_core_add_up() -> None:
+    def program(**cores: object) -> dict[str, object]:
+        used = {"neuron_runtime_used_bytes": {"usage_breakdown": {"neuroncore_memory_usage": cores}}}
+        return {"report": {"memory_used": used}}
+
+    whole: dict[str, object] = {
+        "neuron_runtime_data": [
+            program(**{"0": {"tensors": 1_000, "model_code": 20}, "x": {"tensors": 1}}),
+            program(**{"0": {"tensors": 500}, "1": {"tensors": -1}, "2": {"tensors": "a"}, "3": 7}),
+        ]
+    }
+    [[snapshot]] = read_neuron_monitor("trn", [json.dumps(whole).encode() + b"\n"], AT).snapshots.values()
+    assert snapshot.values == {SeriesName("gpu", "gpu0.MemoryUsedBytes"): 1_520.0}
+
+
 def test_given_reports_of_neuron_monitor_when_read_then_times_are_counted_back_from_the_last() -> None:
     run = read_neuron_monitor("trn", [report(10.0), report(20.0), report(30.0, 10.0)], AT)
     [(node, snapshots)] = run.snapshots.items()

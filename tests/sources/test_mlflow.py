@@ -119,6 +119,19 @@ def test_given_a_node_in_a_name_when_read_then_it_is_a_node_of_its_own() -> None
     assert {node: each[0].values for node, each in run.snapshots.items()} == {"worker-1": expected, "node-1": expected}
 
 
+@pytest.mark.parametrize(("share", "total"), [(25.0, 80 * 2.0**30), (4.9, None), (0.0, None), (101.0, None)])
+def test_given_megabytes_and_percent_of_memory_when_read_then_they_tell_its_size(
+    share: float, total: float | None
+) -> None:
+    used = SeriesName("gpu", "gpu0.MemoryUsedBytes")
+    values = {"memory_usage_percentage": share, "memory_usage_megabytes": 20 * 2.0**30 / 1e6}
+    rows = [Logged(f"system/gpu_0_{what}", value, 1_800_000_000_000, 0) for what, value in values.items()]
+    [[snapshot]] = run_of(INFO, rows).snapshots.values()
+    expected = {used: 20 * 2.0**30} | ({} if total is None else {SeriesName("gpu", "gpu0.MemoryTotalBytes"): total})
+    assert snapshot.values == expected
+    assert run_of(INFO, rows[:1]).snapshots == {}
+
+
 def test_given_values_without_steps_when_read_then_their_times_number_them() -> None:
     run = run_of(INFO, [Logged("loss", 3.0 - number, 1_000 * number, 0) for number in (2, 0, 1)])
     assert [(row.step, row.values["loss"]) for row in run.scalars] == [(0, 3.0), (1, 2.0), (2, 1.0)]

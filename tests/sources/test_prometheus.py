@@ -99,6 +99,27 @@ def test_given_sm_activity_of_dcgm_when_read_then_its_ratio_is_a_percentage_unde
     assert read(cluster).snapshots["a"][0].values[SeriesName("gpu", "gpu1.SMActivityPercent")] == 5.0
 
 
+@pytest.mark.parametrize(
+    ("parts", "total"),
+    [
+        ({"FB_FREE": 70_000.0, "FB_RESERVED": 500.0}, 80_500.0),
+        ({"FB_FREE": 70_000.0}, 80_000.0),
+        ({"FB_FREE": 70_000.0, "FB_TOTAL": 81_559.0}, 81_559.0),
+        ({"FB_RESERVED": 500.0}, None),
+    ],
+)
+def test_given_no_total_of_memory_when_its_parts_are_there_then_they_make_it(
+    parts: dict[str, float], total: float | None
+) -> None:
+    cluster = Cluster()
+    for name, value in {"FB_USED": 10_000.0, **parts}.items():
+        cluster.add(f"DCGM_FI_DEV_{name}", value, gpu="1", Hostname="a")
+    expected = {SeriesName("gpu", "gpu1.MemoryUsedBytes"): 10_000.0 * 2**20}
+    if total is not None:
+        expected[SeriesName("gpu", "gpu1.MemoryTotalBytes")] = total * 2**20
+    assert read(cluster).snapshots["a"][0].values == expected
+
+
 def test_given_a_long_time_when_read_then_it_is_asked_for_in_parts_without_gap_or_overlap() -> None:
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", Hostname="a")

@@ -44,7 +44,7 @@ def test_given_a_service_of_aws_when_asked_then_its_own_computation_of_the_signa
 ) -> None:
     queries = [each.expression % ((MATCHERS, "60s")[: each.expression.count("%s")]) for each in HOST_QUERIES]
     with json_service(lambda *_: (200, {})) as (url, requests):
-        here = replace(api, base=f"{url}/workspaces/ws 1")
+        here = replace(api, base=f"{url}/workspaces/ws-1")
         for query in queries:
             here.get("api/v1/query_range", {"query": query, "start": "1.5", "end": "2", "step": "60"})
         here.post("runs/search", {"filter": "tags.name = 'a b'"})

@@ -69,6 +69,7 @@ def test_series_have_the_names_of_profiles() -> None:
         "system.gpu.3.memory": 2.0,
         "gpu.3.memoryAllocatedBytes": 3.0,
         "gpu.3.powerWatts": 4.0,
+        "gpu.3.enforcedPowerLimitWatts": 700.0,
         "cpu.12.cpu_percent": 5.0,
         "disk./.usagePercent": 6.0,
         "gpu.process.0.gpu": 7.0,
@@ -80,9 +81,47 @@ def test_series_have_the_names_of_profiles() -> None:
         SeriesName("gpu", "gpu3", "GPUMemoryUtilization"): 2.0,
         SeriesName("gpu", "gpu3.MemoryUsedBytes"): 3.0,
         SeriesName("gpu", "gpu3.PowerWatts"): 4.0,
+        SeriesName("gpu", "gpu3.PowerLimitWatts"): 700.0,
         SeriesName("cpu", "cpu12", "CPUUtilization"): 5.0,
     }
     assert snapshots["node-7"][0].values == {GPU: 8.0}
+
+
+@pytest.mark.parametrize(
+    ("written", "percent"),
+    [([0.5, 60.0], [0.5, 60.0]), ([0.005, 0.6], [0.5, 60.0]), ([1.0, 0.0], [100.0, 0.0])],
+    ids=["percent", "shares of 1", "never above 1"],
+)
+@pytest.mark.parametrize("node", ["", "/l:node-7"])
+def test_activity_is_in_percent_whichever_way_it_was_written(
+    written: list[float], percent: list[float], node: str
+) -> None:
+    records = [
+        stats(AT + 15 * number, {f"gpu.0.smActive{node}": value, f"gpu.0.gpu{node}": 90.0})
+        for number, value in enumerate(written)
+    ]
+    [snapshots] = of([run(), *records]).snapshots.values()
+    activity = SeriesName("gpu", "gpu0.SMActivityPercent")
+    assert [each.values[activity] for each in snapshots] == pytest.approx(percent)
+    assert [each.values[GPU] for each in snapshots] == [90.0] * len(written)
+
+
+def test_other_measures_of_activity_have_the_names_of_profiles() -> None:
+    names = {"gpu.1.smOccupancy": 40.0, "gpu.1.pipeTensorActive": 12.0, "gpu.1.dramActive": 30.0}
+    [[snapshot]] = of([run(), stats(AT, {**names, "gpu.1.nvlinkTxBytes": 5.0})]).snapshots.values()
+    assert {series.name: value for series, value in snapshot.values.items()} == {
+        "gpu1.SMOccupancyPercent": 40.0,
+        "gpu1.TensorActivityPercent": 12.0,
+        "gpu1.DRAMActivityPercent": 30.0,
+        "gpu1.NVLinkTransmittedBytesPerSecond": 5.0,
+    }
+
+
+@pytest.mark.parametrize(("share", "total"), [(25.0, 80 * 2.0**30), (0.4, None), (0.0, None), (101.0, None)])
+def test_the_size_of_a_memory_is_told_from_bytes_and_percent(share: float, total: float | None) -> None:
+    values = {"gpu.0.memoryAllocated": share, "gpu.0.memoryAllocatedBytes": 20 * 2.0**30}
+    [[snapshot]] = of([run(), stats(AT, values)]).snapshots.values()
+    assert snapshot.values.get(SeriesName("gpu", "gpu0.MemoryTotalBytes")) == total
 
 
 def test_counters_of_the_network_become_rates() -> None:

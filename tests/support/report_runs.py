@@ -17,6 +17,7 @@ from trainguard.layout import ProfileRoot
 from trainguard.records import JobStatus
 from trainguard.report.stack.build import StackReports
 from trainguard.report.stack.digest import DayDigester
+from trainguard.report.stack.keys import Listing
 from trainguard.report.stack.parts import DigestItem
 from trainguard.report.stack.plan import READING_S, ReportPlanner
 from trainguard.report.stack.run_digest import RunDigester
@@ -30,7 +31,8 @@ class ReportRun:
     """One execution over a world, at the job's end or on request.
 
     ``looks`` is how often a digest is told that there is time left, ``lost`` names nodes whose digest always fails,
-    ``late`` nodes whose turn comes after the time for reading; ``damaged`` spoils the list of items in the end.
+    ``late`` nodes whose turn comes after the time for reading; ``damaged`` spoils the list of items in the end; a plan
+    that is ``hurried`` lists little in a call.
     """
 
     world: MemoryWorld
@@ -41,6 +43,7 @@ class ReportRun:
     lost: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     damaged: bool = False
+    hurried: bool = False
 
     def run(self) -> Ending:
         """Run the machine from start to end."""
@@ -59,7 +62,10 @@ class ReportRun:
     def plan(self, event: dict[str, Any]) -> Any:
         """Do what `plan_report` does."""
         planner = ReportPlanner(jobs=self.world.jobs, nodes=self.world.nodes, objects=self.world.objects)
-        return msgspec.to_builtins(planner.plan(event["job"], event["run"], now=NOW))
+        begun = event.get("listing")
+        listing = None if begun is None else msgspec.convert(begun, Listing)
+        planned = planner.plan(event["job"], event["run"], now=NOW, has_time=lambda: not self.hurried, listing=listing)
+        return msgspec.to_builtins(planned)
 
     def digest(self, event: dict[str, Any]) -> Any:
         """Do what `digest_profile` does; a node in ``lost`` always fails."""

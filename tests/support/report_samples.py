@@ -21,6 +21,7 @@ from trainguard.report.document import (
 )
 from trainguard.timeline.series import (
     Band,
+    DeviceTimeline,
     GpuTimeline,
     NodeTimeline,
     Phase,
@@ -229,6 +230,26 @@ def healthy_report() -> Report:
     """One node with 8 GPUs, one hour in buckets of 15 s; nothing fired."""
     nodes = ["algo-1"]
     return make_report("resnet-healthy", nodes, 8, make_timelines(nodes=nodes, gpus=8, buckets=240, bucket_s=15.0))
+
+
+@functools.cache
+def collected_report() -> Report:
+    """The healthy job with further series: SM activity and power of each GPU, PCIe traffic as a mean of them."""
+    report = healthy_report()
+    assert report.timelines is not None
+    timelines = report.timelines
+    [node] = timelines.nodes
+    buckets = timelines.axis.buckets
+    devices = [
+        *(_device("sm_activity", gpu.gpu, [30.0 + number] * buckets) for number, gpu in enumerate(node.gpus)),
+        *(_device("power", gpu.gpu, [400.0 + number] * buckets) for number, gpu in enumerate(node.gpus)),
+        _device("pcie", None, [2.5e9] * buckets),
+    ]
+    return replace(report, timelines=replace(timelines, nodes=[replace(node, devices=devices)]))
+
+
+def _device(kind: str, gpu: str | None, values: Values) -> DeviceTimeline:
+    return DeviceTimeline(kind=kind, gpu=gpu, band=Band(mean=values))
 
 
 @functools.cache

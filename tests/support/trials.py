@@ -1,15 +1,18 @@
 """Trials of the whole engine: a small job whose messages a hostile network delivers, while evaluators die and race."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from tests.support.delivery import Network, final_state
-from tests.support.small_job import MINUTES, START, STEADY, Shape, Upload, describe, uploads
-from trainguard.records import JobStatus
+from tests.support.small_job import MINUTES, SETTINGS, START, STEADY, Shape, Upload, describe, uploads
+from trainguard.adapters.memory.jobs import MemoryJobs
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.records import JobRecord, JobStatus
 
 SHAPES = {
     "steady": STEADY,
@@ -23,6 +26,19 @@ SHAPES = {
 BOUND_S = 119.0
 LATEST_S = 900.0
 """A message may come long after its object's node has gone on, as one does whose evaluator died twice."""
+
+
+class JobsOfAnInterval(MemoryJobs):
+    """Jobs whose nodes are evaluated every ``every_s`` seconds, whatever was registered, once that is set."""
+
+    every_s: float | None = None
+
+    def load(self, job: str) -> JobRecord | None:
+        """Return the job's item, or None."""
+        record = super().load(job)
+        if record is None or self.every_s is None:
+            return record
+        return replace(record, policy=msgspec.structs.replace(record.policy, evaluation_every_s=self.every_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,8 @@ class Trial:
         Seconds of messages that one evaluator gets at once.
     ticks : collection of int
         The minutes at which the tick runs.
+    every_s : tuple of (float, float)
+        How often a node is evaluated, seconds: in the first half of the job, and from then on.
     """
 
     shape: str
@@ -65,6 +83,7 @@ class Trial:
     races: Sequence[Race] = ()
     batch_s: float = 0.0
     ticks: frozenset[int] = frozenset()
+    every_s: tuple[float, float] = (60.0, 60.0)
 
 
 @cache
@@ -80,7 +99,7 @@ def plain(shape: str) -> Trial:
 
 @cache
 def reference(shape: str) -> dict[str, object]:
-    """Return the state after plain delivery."""
+    """Return the state after plain delivery, evaluated each minute."""
     network = play(plain(shape))
     assert network.crashes == 0
     return final_state(network.world)
@@ -100,7 +119,12 @@ def delays_of_early(shape: str, late_s: float | None) -> list[float | None]:
 
 def play(trial: Trial) -> Network:
     """Put every object when it appears, let happen what the trial says, end the job, and return the network."""
-    network, objects = Network(), uploads_of(trial.shape)
+    world, objects = MemoryWorld(), uploads_of(trial.shape)
+    first_s, then_s = trial.every_s
+    world.jobs = jobs = JobsOfAnInterval(faults=world.faults)
+    network = Network(world)
+    tags = SETTINGS | {"trainguard:evaluation-every-s": f"{first_s:g}"}
+    world.training_jobs.set(describe(tags))
     end = objects[-1].at
     happenings: list[tuple[float, int, Any]] = [(upload.at, 0, upload) for upload in objects]
     announced = [(upload.at + delay, 1, upload) for upload, delay in zip(objects, trial.delays, strict=True) if delay]
@@ -109,6 +133,7 @@ def play(trial: Trial) -> Network:
     happenings += [(START + 60.0 * minute, 2, None) for minute in trial.ticks]
     happenings += [(START + 60.0 * MINUTES * share, 3, calls) for share, calls in trial.crashes]
     happenings += [(START + 60.0 * MINUTES * race.at, 4, race) for race in trial.races]
+    happenings += [(START + 30.0 * MINUTES, 5, then_s)] if then_s != first_s else []
     for at, kind, what in sorted(happenings, key=lambda each: each[:2]):
         network.run_until(at, batch_s=trial.batch_s)
         if kind == 0:
@@ -119,12 +144,16 @@ def play(trial: Trial) -> Network:
             network.tick()
         elif kind == 3:
             network.doomed.append(what)
+        elif kind == 5:
+            jobs.every_s = what
         else:
             there = [upload for upload in objects if upload.at <= at]
             network.rivals.append((what.nth, there[what.upload % len(there)]))
     network.run_until(end + 4_000.0, batch_s=trial.batch_s)
-    network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
+    world.training_jobs.set(describe(tags, status=JobStatus.COMPLETED))
     for minute in range(70, 90):
+        if not network.job().active and not network.queue:
+            break
         network.tick()
         network.run_until(end + 60.0 * minute, batch_s=trial.batch_s)
     return network
@@ -145,6 +174,9 @@ IN_TIME = st.one_of(st.just(0.5), st.floats(0.1, BOUND_S))
 WHENEVER = st.one_of(st.just(0.5), st.floats(0.1, BOUND_S), st.floats(BOUND_S, LATEST_S), st.none())
 
 
+INTERVALS = st.sampled_from([60.0, 180.0, 300.0])
+
+
 @st.composite
 def trials(draw: st.DrawFn) -> Trial:
     """Draw a trial: messages late and lost, or all of them in time."""
@@ -160,4 +192,5 @@ def trials(draw: st.DrawFn) -> Trial:
         races=draw(st.lists(races, max_size=4)),
         batch_s=draw(st.sampled_from([0.0, 5.0, 20.0])),
         ticks=frozenset(draw(st.sets(st.integers(1, MINUTES + 3), max_size=8))),
+        every_s=draw(st.tuples(INTERVALS, INTERVALS)),
     )

@@ -4,7 +4,7 @@ import re
 import time
 from dataclasses import dataclass
 from enum import Enum
-from typing import Optional, Union
+from typing import Optional, TypeVar, Union
 
 
 class PythonProfiler(Enum):
@@ -110,6 +110,9 @@ class MetricsConfig:
             self.range = StepRange(start_step, num_steps) if by_steps else TimeRange(start_unix_time, duration)
 
 
+C = TypeVar("C", bound=MetricsConfig)
+
+
 class DetailedProfilingConfig(MetricsConfig):
     """Operators of a step, by torch's profiler: step 5 by default."""
 
@@ -160,33 +163,70 @@ class PythonProfilingConfig(MetricsConfig):
         self.cprofile_timer = cProfileTimer.DEFAULT if profile_default_steps else cprofile_timer
 
 
+class HorovodProfilingConfig(MetricsConfig):
+    """Horovod's communication: step 13 by default. It is taken, so that scripts move over, and not recorded."""
+
+    default_start_step = 13
+
+
+class SMDataParallelProfilingConfig(MetricsConfig):
+    """The communication of SageMaker's data parallel library: step 15 by default. It is taken, and not recorded."""
+
+    default_start_step = 15
+
+
 class FrameworkProfile:
     """What is recorded beside steps and phases: the configurations that are given, else all of them.
 
     Parameters
     ----------
+    local_path, file_max_size, file_close_interval, file_open_fail_threshold
+        How the managed profiler writes its files: checked, and without effect. The recorder writes into the spool.
     detailed_profiling_config, dataloader_profiling_config, python_profiling_config : optional
         What is not given is then not recorded.
+    horovod_profiling_config, smdataparallel_profiling_config : optional
+        Not recorded; where one is given alone, nothing else is recorded either.
     start_step, num_steps, start_unix_time, duration : optional
-        A range for all three; ignored where a configuration is given, as the managed class does.
+        A range for all; ignored where a configuration is given, as the managed class does.
+
+    Raises
+    ------
+    ValueError
+        When a value is none of its kind.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the managed class's, in its order
         self,
+        local_path: str = "/opt/ml/output/profiler",
+        file_max_size: int = 10_485_760,
+        file_close_interval: float = 60,
+        file_open_fail_threshold: int = 50,
         detailed_profiling_config: Optional[DetailedProfilingConfig] = None,
         dataloader_profiling_config: Optional[DataloaderProfilingConfig] = None,
         python_profiling_config: Optional[PythonProfilingConfig] = None,
+        horovod_profiling_config: Optional[HorovodProfilingConfig] = None,
+        smdataparallel_profiling_config: Optional[SMDataParallelProfilingConfig] = None,
         start_step: Optional[int] = None,
         num_steps: Optional[int] = None,
         start_unix_time: Optional[int] = None,
         duration: Optional[float] = None,
     ) -> None:
-        self.detailed, self.loader, self.python = (
-            detailed_profiling_config,
-            dataloader_profiling_config,
-            python_profiling_config,
+        if not isinstance(local_path, str):
+            raise ValueError(f"local_path is {local_path!r}, expected a path as text")
+        _check_whole("file_max_size", file_max_size, 1)
+        _check_whole("file_open_fail_threshold", file_open_fail_threshold, 1)
+        if isinstance(file_close_interval, bool) or not isinstance(file_close_interval, (int, float)):
+            raise ValueError(f"file_close_interval is {file_close_interval!r}, expected seconds")
+        if not file_close_interval > 0:
+            raise ValueError(f"file_close_interval is {file_close_interval!r}, expected seconds above 0")
+        self.detailed = _of(DetailedProfilingConfig, "detailed_profiling_config", detailed_profiling_config)
+        self.loader = _of(DataloaderProfilingConfig, "dataloader_profiling_config", dataloader_profiling_config)
+        self.python = _of(PythonProfilingConfig, "python_profiling_config", python_profiling_config)
+        unrecorded = (
+            _of(HorovodProfilingConfig, "horovod_profiling_config", horovod_profiling_config),
+            _of(SMDataParallelProfilingConfig, "smdataparallel_profiling_config", smdataparallel_profiling_config),
         )
-        if (self.detailed, self.loader, self.python) == (None, None, None):
+        if all(each is None for each in (self.detailed, self.loader, self.python, *unrecorded)):
             given = start_step, num_steps, start_unix_time, duration
             self.detailed = DetailedProfilingConfig(*given)
             self.loader = DataloaderProfilingConfig(*given)
@@ -214,3 +254,9 @@ class KernelProfile:
 def _check_whole(name: str, value: Optional[int], least: int) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         raise ValueError(f"{name} is {value!r}, expected a whole number from {least}")
+
+
+def _of(kind: "type[C]", name: str, value: "Optional[C]") -> "Optional[C]":
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name} is {value!r}, expected a {kind.__name__}")
+    return value

@@ -1,4 +1,4 @@
-"""The events of a training process: kept as tuples in a step, written as lines about once a second."""
+"""The events of a training process: kept as tuples in a step, and written as lines at its end."""
 
 import json
 import os
@@ -13,7 +13,10 @@ from trainguard_collector.recorder.harmless import Faults
 
 STEP = "Step:ModeKeys"
 MODES = ("TRAIN", "EVAL", "PREDICT", "GLOBAL")
-FLUSH_NS = 1_000_000_000
+FLUSH_NS = 10_000_000
+"""Steps of this length and longer are each written as they end, so that a process that hangs has written its newest
+one: `trainguard.rules.hung_steps` relies on it. Shorter ones are written together."""
+
 MOST_WAITING = 8_192
 """Events that wait in memory; what comes while there are so many is dropped and counted."""
 
@@ -76,8 +79,8 @@ class EventLog:
             self.flush_if_due(event[3])
 
     def flush_if_due(self, now_ns: int) -> None:
-        """Write the events, if the last time was a second ago."""
-        if now_ns - self._flushed_ns >= FLUSH_NS or len(self._events) >= MOST_WAITING // 2:
+        """Write the events, if the last time was `FLUSH_NS` ago, or the sampler was reading then."""
+        if now_ns - self._flushed_ns >= FLUSH_NS or self._lines or len(self._events) >= MOST_WAITING // 2:
             self.flush(now_ns)
 
     def flush(self, now_ns: int) -> None:

@@ -98,7 +98,7 @@ class AlertRequest(msgspec.Struct):
 
         Raises msgspec.ValidationError where a field is missing or of another type.
         """
-        fire = event.get("fire")
+        fire = event.get("fire") if isinstance(event, Mapping) else None
         return msgspec.convert({**event, "fire": embedded(fire)} if isinstance(fire, Mapping) else event, cls)
 
     @property

@@ -10,18 +10,20 @@ from trainguard.adapters.attribute_values import (
     integer,
     integer_or_none,
     integers,
+    number,
     present,
     text,
     text_list,
     text_or_none,
     texts,
 )
+from trainguard.adapters.dynamodb_job_limits import MET_JOBS, DynamoJobLimits
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
 from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJobs
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
-from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
+from trainguard.job_policy import EVALUATION_EVERY_S, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
@@ -31,9 +33,13 @@ if TYPE_CHECKING:
     from trainguard.adapters.attribute_values import Item
 
 ACTIVE_JOBS_INDEX = "ActiveJobs"
-_ACTIVE = "yes"
+_CALM, _URGENT = "yes", "urgent"
+"""Values of Active. An item of a version that knew no other was looked at each minute, and is so from its next look."""
+
 _EXISTS = "attribute_exists(#job)"
 _NAME = {"#job": "TrainingJobName"}
+_NO_JOBS = (TUNING_JOB, MET_JOBS)
+"""How the names of items begin that are no job's: no job's name has a slash there."""
 _Document = TypeVar("_Document", AlertPolicy, StopPolicy)
 
 
@@ -56,10 +62,11 @@ class DynamoJobs:
     def __init__(self, *, client: "DynamoDBClient", table: str) -> None:
         self._table = Table(client=client, name=table)
         self._tuning_jobs = DynamoTuningJobs(self._table)
+        self._limits = DynamoJobLimits(self._table)
 
     def load(self, job: str) -> JobRecord | None:
         """Return the job's item (strongly consistent), or None."""
-        item = None if job.startswith(TUNING_JOB) else self._table.get(_key(job))
+        item = None if job.startswith(_NO_JOBS) else self._table.get(_key(job))
         return None if item is None else _record(item)
 
     def register(self, record: JobRecord) -> JobRecord:
@@ -95,7 +102,7 @@ class DynamoJobs:
         columns: dict[str, AttributeValue | None] = {
             "Status": text(record.status),
             "SecondaryStatus": text_or_none(record.secondary_status),
-            "Active": text(_ACTIVE) if record.active else None,
+            "Active": _active(record),
             "Closing": {"BOOL": record.closing},
             **_asks(record),
             "JobFileFault": text_or_none(record.file_fault),
@@ -142,15 +149,51 @@ class DynamoJobs:
             still.joined(same),
         )
 
+    def admit_stream(self, job: str, most: int) -> bool:
+        """Count one more stream of a unit that SageMaker does not name; False, which is noted, at ``most``."""
+        return self._limits.admit_stream(job, most)
+
+    def recount_streams(self, job: str, seen: int, actual: int) -> None:
+        """Set the number of such streams if it is still ``seen``."""
+        self._limits.recount_streams(job, seen, actual)
+
+    def meet(self, at: float, most: int) -> bool:
+        """Count one more name that objects brought, in the hour of ``at``; False when there are ``most``."""
+        return self._limits.meet(at, most)
+
     def active(self) -> list[str]:
         """Names of the jobs that are not closed, in order; a change shows after the index has caught up."""
-        items = self._table.partition("Active", _ACTIVE, index=ACTIVE_JOBS_INDEX)
+        return sorted([*self.calm(), *self.urgent()])
+
+    def urgent(self) -> list[str]:
+        """Names of those of them that are looked at each minute, in order."""
+        return self._indexed(_URGENT)
+
+    def calm(self) -> list[str]:
+        """Names of the other ones, in order."""
+        return self._indexed(_CALM)
+
+    def set_urgent(self, job: str, *, urgent: bool) -> None:
+        """Let an active job be looked at each minute, or not; one that is closing always is."""
+        values = {":value": text(_URGENT if urgent else _CALM)}
+        self._table.update(
+            _key(job),
+            Expression("SET #active = :value", {"#active": "Active"}, values),
+            Expression(
+                "attribute_exists(#active) AND #active <> :value AND #closing = :no",
+                {"#closing": "Closing"},
+                {":no": {"BOOL": False}},
+            ),
+        )
+
+    def _indexed(self, value: str) -> list[str]:
+        items = self._table.partition("Active", value, index=ACTIVE_JOBS_INDEX)
         return [item["TrainingJobName"]["S"] for item in items]
 
     def all(self) -> Iterator[JobRecord]:
-        """Iterate over every job, page by page and in no order; items of tuning jobs are left out."""
+        """Iterate over every job, page by page and in no order; items that are no job's are left out."""
         items = self._table.items()
-        return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(TUNING_JOB))
+        return (_record(item) for item in items if not item["TrainingJobName"]["S"].startswith(_NO_JOBS))
 
     def upsert_tuned_job(self, name: str, job: str, told: TunedJob, expires_at: int) -> None:
         """Write what is known of one job of a tuning job into the tuning job's item, and let that live as long."""
@@ -204,17 +247,25 @@ def _columns(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "RuleSettings": texts(record.rule_settings),
         "StopAllowed": {"BOOL": record.stop_allowed},
         "Episodes": integers(record.episodes),
-        "Active": text(_ACTIVE) if record.active else None,
+        "Active": _active(record),
         "Closing": {"BOOL": record.closing},
         "LastObjectAt": _time(record.last_object_at),
         "TuningJob": text_or_none(record.tuning_job),
         "JobFileFault": text_or_none(record.file_fault),
         "Generation": integer_or_none(record.generation or None),
         "AskedAt": _time(record.asked_at),
+        "OtherStreams": integer_or_none(record.other_streams or None),
+        "StreamsLeftOut": {"BOOL": True} if record.streams_left_out else None,
         **_asks(record),
         **_configuration(record),
         **_times(record),
     }
+
+
+def _active(record: JobRecord) -> "AttributeValue | None":
+    if not record.active:
+        return None
+    return text(_URGENT if record.urgent else _CALM)
 
 
 def _asks(record: JobRecord) -> "dict[str, AttributeValue | None]":
@@ -232,6 +283,7 @@ def _configuration(record: JobRecord) -> "dict[str, AttributeValue | None]":
         "Alerts": text(msgspec.json.encode(policy.alerts).decode()),
         "Stops": text(msgspec.json.encode(policy.stops).decode()),
         "Source": text(policy.source) if policy.source else None,
+        "EvaluationEveryS": number(policy.evaluation_every_s),
         "TrainingRules": None if record.training_rules is None else text_list(record.training_rules),
         "SettingSources": texts(record.setting_sources) if record.setting_sources else None,
         "ConfigurationFaults": text_list(record.setting_faults) if record.setting_faults else None,
@@ -253,6 +305,7 @@ def _policy(columns: Columns) -> JobPolicy:
         alerts=_document(columns, "Alerts", AlertPolicy),
         stops=_document(columns, "Stops", StopPolicy),
         source=columns.text("Source") if "Source" in columns else "",
+        evaluation_every_s=columns.real_or_none("EvaluationEveryS") or EVALUATION_EVERY_S,
     )
 
 
@@ -285,6 +338,7 @@ def _record(item: "Item") -> JobRecord:
             stop_allowed=columns.flag("StopAllowed"),
             episodes=columns.integers("Episodes"),
             active="Active" in columns,
+            urgent=columns.text_or_none("Active") != _CALM,
             closing=columns.flag("Closing"),
             last_object_at=columns.made_or_none("LastObjectAt", epoch_from_iso),
             expires_at=columns.integer_or_none("ExpiresAt"),
@@ -303,4 +357,6 @@ def _record(item: "Item") -> JobRecord:
             owners=columns.texts("Owners"),
             run_links=columns.texts("RunLinks"),
             resources=columns.text_list("Resources"),
+            other_streams=columns.integer_or_none("OtherStreams") or 0,
+            streams_left_out="StreamsLeftOut" in columns,
         )

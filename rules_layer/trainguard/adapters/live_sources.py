@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from trainguard.adapters.guarded_search import GuardedSearch
 from trainguard.adapters.source_services import Headers, mlflow_api, no_headers, prometheus_api
 from trainguard.errors import ProfileSourceError
 from trainguard.polling.poll import Answered, Asked
@@ -97,7 +98,7 @@ class ServiceSources:
     def _logs(self, asked: Asked, group: str) -> Answered:
         job = asked.job
         definitions, faults = definitions_of(self._defined(job))
-        reader = ScalarLines(definitions, dict(asked.counted))
+        reader = ScalarLines(definitions, dict(asked.counted), GuardedSearch())
         run = SourceRun(job.job, _LOG_TOOL)
         stream = asked.source.stream or f"{job.root.job}/"
         run.scalars = reader.read(self.logs().lines(group, stream, asked.start, asked.end))

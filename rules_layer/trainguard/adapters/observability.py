@@ -4,10 +4,14 @@ Metrics have the dimension ``service``, and a few of them ``RuleName`` beside it
 line, not into dimensions: each value of a dimension is a metric of its own, and costs money.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 from aws_lambda_powertools import Logger, Metrics, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
+
+from trainguard.adapters.fault_points import FAULT_FIELD, FAULT_POINTS
+from trainguard.adapters.line_budget import Line, LineBudget
 
 QUIET = frozenset(
     {
@@ -39,21 +43,39 @@ BY_RULE: Mapping[str, str] = {"fires_started": "fires_of_rule"}
 
 RULE_DIMENSION = "RuleName"
 
+_WITHHELD = "there are many lines of this kind: one a minute sums them up"
+
 
 class PowertoolsJournal:
-    """Counts into CloudWatch's embedded metric format, and logs what a person may want to look up."""
+    """Counts into CloudWatch's embedded metric format, and logs what a person may want to look up.
 
-    def __init__(self, *, logger: Logger, metrics: Metrics) -> None:
+    All is counted. Lines of a kind beyond those of a `LineBudget` are withheld, and summed up in one line a minute.
+    """
+
+    def __init__(self, *, logger: Logger, metrics: Metrics, budget: LineBudget | None = None) -> None:
         self._logger = logger
         self._metrics = metrics
+        self._budget = budget or LineBudget()
+        self._withheld: Counter[str] = Counter()
 
     def count(self, what: str, amount: int = 1, **where: object) -> None:
-        """Count ``what`` and log where; names become ``CamelCase`` metrics."""
+        """Count ``what`` and log where; names become ``CamelCase`` metrics, and the line of a fault has its points."""
         self._metrics.add_metric(name=metric_name(what), unit=MetricUnit.Count, value=amount)
         if what in BY_RULE and "rule" in where:
             self._count_of_rule(BY_RULE[what], amount, str(where["rule"]))
-        log = self._logger.debug if what in QUIET else self._logger.info if what in ROUTINE else self._logger.warning
-        log(what, extra={"amount": amount, **where})
+        if what in QUIET:
+            self._logger.debug(what, extra={"amount": amount, **where})
+            return
+        line = self._budget.take(what, str(where.get("job") or ""))
+        if line is Line.WRITTEN:
+            log = self._logger.info if what in ROUTINE else self._logger.warning
+            log(what, extra={"amount": amount, **where, **_points(what, amount)})
+            return
+        self._withheld[what] += amount
+        if line is Line.SUM_IS_DUE:
+            withheld = self._withheld.pop(what)
+            sums = {"withheld": what, "amount": withheld, "reason": _WITHHELD, **_points(what, withheld)}
+            self._logger.warning("lines_withheld", extra={**where, **sums})
 
     def measure(self, what: str, seconds: float) -> None:
         """Emit a time in seconds; the name ``what`` ends in ``_seconds``."""
@@ -63,6 +85,12 @@ class PowertoolsJournal:
         service = {"service": self._metrics.service or ""}
         with single_metric(metric_name(what), MetricUnit.Count, amount, default_dimensions=service) as metric:
             metric.add_dimension(RULE_DIMENSION, rule)
+
+
+def _points(what: str, amount: int) -> dict[str, int]:
+    """Return the field of a fault's points; nothing for what is none."""
+    points = FAULT_POINTS.get(what, 0) * amount
+    return {FAULT_FIELD: points} if points else {}
 
 
 def metric_name(what: str) -> str:

@@ -26,7 +26,7 @@ def messages_of(event: object, journal: Journal) -> list[Message]:
     try:
         # SQS writes the count as text, which only the lax mode reads as a number.
         records = msgspec.convert(event, _SqsEvent, strict=False).records
-    except msgspec.ValidationError as fault:
+    except (msgspec.ValidationError, UnicodeError) as fault:
         journal.count("malformed_events", reason=f"{fault}, expected an SQS event")
         return []
     return [Message(record.message_id, record.body, record.attributes.approximate_receive_count) for record in records]

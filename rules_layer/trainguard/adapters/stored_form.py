@@ -23,7 +23,7 @@ def stored_row(row: RuleRow) -> RuleRow:
 
 
 def stored_job(record: JobRecord) -> JobRecord:
-    """Return the job as it reads after a round trip: times to the millisecond."""
+    """Return the job as it reads after a round trip: times to the millisecond, urgent unless it is active and calm."""
     return frozen_record(
         record,
         created_at=to_millisecond(record.created_at),
@@ -32,6 +32,7 @@ def stored_job(record: JobRecord) -> JobRecord:
         last_object_at=to_millisecond(record.last_object_at),
         close_asked_at=to_millisecond(record.close_asked_at),
         asked_at=to_millisecond(record.asked_at),
+        urgent=record.urgent or record.closing or not record.active,
     )
 
 

@@ -1,1 +1,1 @@
-"""A synthetic job that proves once a day that the deployment detects and alerts."""
+"""A synthetic job that proves once a week that the deployment detects and alerts."""

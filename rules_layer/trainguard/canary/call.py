@@ -1,13 +1,31 @@
 """What a schedule asks of the canary."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
 
+CANARY_WEEKDAY = 0
+"""Monday."""
+
+LOOKED_AFTER_MINUTES = 15
+
 
 class CanaryCall(msgspec.Struct, frozen=True):
-    """A step, and the time of the event that asks for it."""
+    """A step, and the time of the event that asks for it; ``scheduled`` leaves the step to the time."""
 
-    step: Literal["plant", "look"]
+    step: Literal["plant", "look", "scheduled"]
     time: Annotated[datetime, msgspec.Meta(tz=True)]
+
+    @property
+    def due(self) -> Literal["plant", "look"] | None:
+        """The step that is due: of those of a schedule, one plants and one looks on Mondays in UTC; others do nothing.
+
+        The schedule asks daily, so that its silence is noticed within a day.
+        """
+        if self.step != "scheduled":
+            return self.step
+        at = self.time.astimezone(UTC)
+        if at.weekday() != CANARY_WEEKDAY:
+            return None
+        return "plant" if at.minute < LOOKED_AFTER_MINUTES else "look"

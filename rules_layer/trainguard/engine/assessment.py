@@ -12,7 +12,9 @@ from trainguard.engine.outbox.notifications import due_notifications, notified_c
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.verdicts.liveness import ends_episode
+from trainguard.engine.verdicts.nearness import is_near
 from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.job_limits import LAST_EPISODE
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, OutboxEntry
 
@@ -33,6 +35,8 @@ class Assessment:
         Escalations and all-clears to send.
     ended : mapping of str to int
         Numbers of the episodes that end with this look, by rule: the next fire of the rule is one of its own.
+    near : bool
+        Whether a rule is near a change, so that the job is to be looked at each minute.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -40,6 +44,7 @@ class Assessment:
     account: Account
     news: tuple[OutboxEntry, ...]
     ended: Mapping[str, int]
+    near: bool = False
 
 
 def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None) -> Assessment:
@@ -49,6 +54,7 @@ def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | 
     look at the same streams finds nothing new.
     """
     verdicts, fires = job_verdicts(job, plan, streams, now=now)
+    near = any(family.near for family in streams.families.values())
     account = account_of(job, plan, streams)
     news = due_notifications(job, plan, verdicts, account, streams.state)
     return Assessment(
@@ -57,6 +63,7 @@ def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | 
         account=account,
         news=tuple(news),
         ended=ended_episodes(verdicts, streams.state, job.episodes),
+        near=near or any(is_near(verdict.result, verdict.history) for verdict in verdicts),
     )
 
 
@@ -65,7 +72,8 @@ def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mappi
 
     An episode ends when people were alerted of it and its verdict says so: it is over, or began anew after its nodes
     had fallen silent. It ends as well when people were notified that it is over and its condition has come back since:
-    then an earlier tick died after it had noted the notification and before it had raised the number.
+    then an earlier tick died after it had noted the notification and before it had raised the number. The last episode
+    that may fire never ends.
 
     Parameters
     ----------
@@ -80,6 +88,6 @@ def ended_episodes(verdicts: Sequence[Verdict], state: JobState, episodes: Mappi
     for verdict in verdicts:
         current = episodes.get(verdict.rule, 0)
         is_over = ends_episode(verdict) or notified_cleared(state, verdict.rule, current)
-        if verdict.history.alerted == current and is_over:
+        if verdict.history.alerted == current and is_over and current < LAST_EPISODE:
             ended[verdict.rule] = current
     return ended

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainguard.engine.family import Families, ObjectSource
+from trainguard.engine.jobs.admission import check_stream
 from trainguard.engine.jobs.job_description import profile_place
 from trainguard.engine.outbox.fires import drain, enqueue
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.rebuilt import opened
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.streams.session import DELIVERY_COUNTERS, Announced, Applied, Session, Stream
 from trainguard.engine.streams.state_items import expiry, item_of
@@ -61,6 +63,7 @@ class NodeEvaluator:
     ) -> None:
         self._families = families
         self._shared = families.share(services.objects) if shared is None else shared
+        self._jobs = services.jobs
         self._nodes = services.nodes
         self._rows = services.rows
         self._objects = services.objects
@@ -77,6 +80,8 @@ class NodeEvaluator:
         ------
         StateConflictError
             When other writers were first four times.
+        TooManyNamesError
+            When it is a new stream of a job that has as many as it may.
         PortUnavailableError, StateCodecError
             As the stores raise them.
         """
@@ -91,13 +96,16 @@ class NodeEvaluator:
     def _attempt(self, job: JobRecord, work: NodeWork) -> bool:
         plan = replace(self._families.plan(job), detailed=False)
         record = item_of(job, work.key, self._nodes)
+        check_stream(job, record, self._jobs)
         record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)
         closing = work.close or job.closing
         family = self._families.of(work.key)
         root = job.root
         shared = self._shared.get(family.name)
         source = ObjectSource(self._objects, job.bucket, root, family.object_cap_bytes, shared, self._place_of)
-        session = family.open_session(record, source, plan)
+        session = opened(record, lambda record: family.open_session(record, source, plan), self._journal)
+        if not closing and self._may_wait(session, work, job):
+            return True
         session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
         exhausted = False
@@ -107,6 +115,12 @@ class NodeEvaluator:
             if not exhausted and not self._timing.has_time():
                 return False
         return True
+
+    def _may_wait(self, session: AnySession, work: NodeWork, job: JobRecord) -> bool:
+        """Whether the work is messages alone that the session may drop; one that was delivered before is not."""
+        if work.repeated or work.modified_before is not None:
+            return False
+        return session.defers(work.messages, every_s=job.policy.evaluation_every_s, now=self._timing.now())
 
     def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
         description = self._training_jobs.describe(name)
@@ -146,6 +160,8 @@ class NodeEvaluator:
             record = replace(record, expires_at=expiry(last.state.watermark_s, self._timing.now()))
         if has_changes or record.unsent or _moved(record, before):
             record = self._nodes.save(record)
+        if session.near and not job.urgent:
+            self._jobs.set_urgent(job.job, urgent=True)
         for request in session.requests:
             self._captures.start(request.name, request.payload)
         session.record = drain(record, job=job, executions=self._executions, nodes=self._nodes, journal=self._journal)

@@ -15,7 +15,7 @@ from trainguard.engine.streams.family_streams import FamilyStreams
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.late_streams import LateStreams
 from trainguard.engine.streams.session import Session, Stream, item_name
-from trainguard.errors import ForeignKeyError
+from trainguard.errors import ForeignKeyError, StateDamagedError
 from trainguard.layout import EndKey, ProfileRoot, check_key
 from trainguard.ports import ProfileObjects
 from trainguard.pricing.table import PriceTable
@@ -239,7 +239,8 @@ class Families:
         Raises
         ------
         StateCodecError
-            When an item cannot be decoded.
+            When an item cannot be decoded; StateDamagedError when a stream's item is damaged. The job's own item then
+            begins anew: no verdict is made of it, and what was sent is not sent again.
         """
         own = next((record for record in records if record.key.is_own), NodeRecord(StreamKey.own(job)))
         held = {record.key: record for record in records if not record.key.is_own}
@@ -251,13 +252,20 @@ class Families:
             families=families,
             records={key: record for key, record in held.items() if key.family in families},
             own=own,
-            state=decode_state(item_name(own), own.codec, own.state, JobState) if own.state else JobState(),
+            state=_own_state(own),
         )
 
 
 def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, Stream]:
     streams = LateStreams(records, lambda key: _opened(family, records[key], plan))
     return dict(streams) if plan.detailed else streams
+
+
+def _own_state(own: NodeRecord) -> JobState:
+    try:
+        return decode_state(item_name(own), own.codec, own.state, JobState) if own.state else JobState()
+    except StateDamagedError:
+        return JobState()
 
 
 def _opened(family: Family, record: NodeRecord, plan: RulePlan) -> Stream:

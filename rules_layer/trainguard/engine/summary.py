@@ -10,24 +10,31 @@ from dataclasses import dataclass, replace
 from trainguard.engine.assessment import Assessment, assess
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.admission import left_out
 from trainguard.engine.jobs.closing import given_up
 from trainguard.engine.outbox.fires import drain, enqueue, name_of_execution, with_entries
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
-from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, publish_every_s
+from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.profiler_report import report_verdict
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateConflictError
+from trainguard.job_limits import MOST_END_REPORTS
 from trainguard.ports import Services, Timing
 from trainguard.records import JOB_NODE, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey, TunedJob
+from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.state.codec import CODEC, encode_state
 
 _WITHOUT_DATA = frozenset({Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE})
+_NO_MORE_REPORTS = f"data came after {MOST_END_REPORTS} reports at the job's end; trainguard report makes another one"
 _TUNING_JOB = "tuning-job"
 """Stands in ``JobState.shown`` where a rule's name would."""
+
+_TUNED_EVERY_S = 300.0
+"""A tuning job's entry that does not change is written this often: what else reads it knows the job by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class Summariser:
             node=None,
             plan=plan,
             watermark_s=streams.watermark_s,
-            counters=streams.counters,
+            counters={**streams.counters, **left_out(job)},
             last_fault=streams.last_fault,
             expires_at=expiry(streams.watermark_s, now) if finished else None,
             account=account,
@@ -83,7 +90,10 @@ class Summariser:
         )
         due = due_rows(context, verdicts, streams, assessment.news, now=now, finished=finished)
         tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
-        tuned_due = job.tuning_job is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now)
+        tuned_due = job.tuning_job is not None and _due(
+            streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S
+        )
+        report = self._report_due(job, streams) if finished else None
         self._save(job, plan, streams, assessment)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.stored_rules[rule].fault
@@ -93,7 +103,7 @@ class Summariser:
             expires_at = expiry(streams.watermark_s, now)
             self._services.jobs.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
-            self._finish(job, streams, context.expires_at)
+            self._finish(job, report, context.expires_at)
         return Summary(streams, assessment, finished)
 
     def _still_to_come(self, job: JobRecord, streams: JobStreams, now: float) -> bool:
@@ -116,16 +126,26 @@ class Summariser:
             journal=self._services.journal,
         )
 
-    def _finish(self, job: JobRecord, streams: JobStreams, expires_at: int | None) -> None:
-        """Start the full report of the job and take the job off the active ones.
+    def _report_due(self, job: JobRecord, streams: JobStreams) -> str | None:
+        """Return the name of what was applied, under which a report is made; None beyond the last one of the job.
 
-        The execution's name holds what was applied, so that data which arrives after the end gets a new report and a
-        repeat none.
+        Data that arrive after the end get a new report, and a repeat none.
         """
         cursors = sorted((key.node_kind, *sorted(record.cursors.items())) for key, record in streams.records.items())
         applied = hashlib.sha256(repr((job.arn, cursors)).encode()).hexdigest()[:20]
-        name = name_of_execution(f"report-{applied}-{job.job}")
-        self._services.reports.start(name, {"kind": "end", "job": job.job})
+        reported = streams.state.reported
+        if applied not in reported and len(reported) >= MOST_END_REPORTS:
+            self._services.journal.count("reports_refused", job=job.job, reason=_NO_MORE_REPORTS)
+            return None
+        if applied not in reported:
+            reported.append(applied)
+        return applied
+
+    def _finish(self, job: JobRecord, report: str | None, expires_at: int | None) -> None:
+        """Start the full report of the job and take the job off the active ones."""
+        if report is not None:
+            name = name_of_execution(f"report-{report}-{job.job}")
+            self._services.reports.start(name, {"kind": "end", "job": job.job})
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
@@ -161,7 +181,9 @@ def due_rows(
     for row in rows:
         said = f"{row.status.value} {alerted.get(row.rule, -1)}"
         anyway = finished or row.rule in told
-        if _due(streams.state, row.target, said, now, every_s=publish_every_s(row.status), anyway=anyway):
+        # By the report's row people see how far the job is judged.
+        every_s = PUBLISH_FIRED_EVERY_S if row.rule == PROFILER_REPORT else publish_every_s(row.status)
+        if _due(streams.state, row.target, said, now, every_s=every_s, anyway=anyway):
             due.append(row)
     streams.state.watermark_s.update(
         {row.rule: row.evaluated_through for row in due if row.evaluated_through is not None}
@@ -185,9 +207,7 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
     return published
 
 
-def _due(
-    state: JobState, name: str, said: str, now: float, *, every_s: float = PUBLISH_EVERY_S, anyway: bool = False
-) -> bool:
+def _due(state: JobState, name: str, said: str, now: float, *, every_s: float, anyway: bool = False) -> bool:
     """Whether what is shown under a name changed or is ``every_s`` old; takes note that it will be written."""
     published = state.published.get(name)
     if not anyway and published is not None and published[0] == said and now - published[1] < every_s:

@@ -1,5 +1,7 @@
 """What goes on over a rank's window: shares of its parts, sums by activity, launches, streams and GPUs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from trainguard.kernels.columns import Ints, Kind
@@ -7,6 +9,7 @@ from trainguard.kernels.document import IdleEntry, StreamEntry
 from trainguard.kernels.durations import exact_sum
 from trainguard.kernels.entries import ActivityEntry, DeviceEntry, LaunchEntry, TemporalEntry
 from trainguard.kernels.gpu_devices import devices_of
+from trainguard.kernels.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.intervals import Spans, merged
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.streams import Idle
@@ -30,6 +33,11 @@ def shares(spans: Spans, edges: Ints) -> list[float]:
     if not len(edges):
         return []
     return [round(float(share), 4) for share in spans.within(edges[:-1], edges[1:]) / np.diff(edges)]
+
+
+def mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
+    """Return how busy the GPUs that count are in each part, from 0 to 1: the mean."""
+    return [round(float(share), 4) for share in busy_shares(gpus, edges)] if len(edges) else []
 
 
 def idle_entry(idle: Idle) -> IdleEntry:
@@ -58,6 +66,7 @@ def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:
 
 def device_entries(metrics: RankMetrics) -> list[DeviceEntry]:
     """Return the GPUs with work in the window."""
+    times = {gpu.number: gpu for gpu in metrics.gpus}
     edges = edges_of(metrics.window)
     return [
         DeviceEntry(
@@ -69,6 +78,14 @@ def device_entries(metrics: RankMetrics) -> list[DeviceEntry]:
             kernel_utilization=shares(device.kernels, edges),
             sm_efficiency=device.sm_efficiency,
             occupancy=device.occupancy,
+            compute_ns=times[device.number].compute.total,
+            communication_ns=times[device.number].communication.total,
+            overlap_ns=times[device.number].overlap_ns,
+            exposed_communication_ns=times[device.number].exposed_communication_ns,
+            memory_ns=times[device.number].memory.total,
+            exposed_memory_ns=times[device.number].exposed_memory_ns,
+            idle_ns=metrics.window.length - device.busy.total,
+            counted=times[device.number].counted,
         )
         for device in devices_of(metrics.trace, metrics.window, metrics.in_window)
     ]
@@ -81,9 +98,9 @@ def temporal(metrics: RankMetrics) -> TemporalEntry | None:
     span = int(metrics.busy.end[-1] - metrics.busy.start[0])
     return TemporalEntry(
         span_ns=span,
-        idle_ns=span - metrics.busy.total,
-        compute_ns=metrics.compute.total,
-        non_compute_ns=metrics.busy.total - metrics.compute.total,
+        idle_ns=span - metrics.busy_ns,
+        compute_ns=metrics.compute_ns,
+        non_compute_ns=metrics.busy_ns - metrics.compute_ns,
     )
 
 

@@ -88,7 +88,9 @@ def _called(metrics: RankMetrics, chosen: Ints) -> tuple[Ints, Ints]:
 def _entry(metrics: RankMetrics, what: Collective, rows: Ints, size: Ints) -> CollectiveEntry:
     start, end = metrics.trace.gpu.rows.start[rows], metrics.trace.gpu.rows.end[rows]
     lasted = end - start
-    overlap = exact_sum(metrics.compute.within(start, end))
+    device = metrics.trace.gpu.device[rows]
+    on = [(gpu.compute, device == gpu.number) for gpu in metrics.gpus]
+    overlap = sum(exact_sum(compute.within(start[mine], end[mine])) for compute, mine in on)
     sized = (size >= 0) & (lasted > 0)
     total, moved, time = exact_sum(lasted), exact_sum(size[sized]), exact_sum(lasted[sized])
     rate = moved / time if time else None

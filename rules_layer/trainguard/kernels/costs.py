@@ -13,10 +13,14 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Floating-point operations, a multiplication and an addition counted each, and bytes to and from memory."""
+    """Floating-point operations, a multiplication and an addition counted each, and bytes to and from memory.
+
+    ``held`` is the size of the tensors: one that is read and overwritten moves twice and is held once.
+    """
 
     flops: int
     bytes: int
+    held: int
 
 
 def cost(operator: str, inputs: Inputs) -> Cost | None:
@@ -30,25 +34,37 @@ def cost(operator: str, inputs: Inputs) -> Cost | None:
         return None
 
 
-def _moved(inputs: Inputs, *sizes: int) -> int:
-    """Return the bytes of all tensors, as many elements each, in the type of the first input that has one."""
+def _once(inputs: Inputs, flops: int, *sizes: int) -> Cost:
+    """Return the cost where each tensor moves once, in the type of the first input that has one."""
     known = [each for each, shape in zip(inputs.element_bytes, inputs.shapes, strict=True) if each > 0 and shape]
     if not known:
         raise ValueError("no input has a known type")
-    return known[0] * sum(sizes)
+    moved = known[0] * sum(sizes)
+    return Cost(flops, moved, moved)
 
 
-def _matrix(left: int, right: int) -> Callable[[Inputs], Cost]:
+def _matrix(left: int, right: int, beta: int | None = None) -> Callable[[Inputs], Cost]:
+    """Return the formula of a product; one with a ``beta`` reads and adds its first argument, unless that is 0."""
+
     def of(inputs: Inputs) -> Cost:
         one, other = inputs.shapes[left], inputs.shapes[right]
-        *batch, rows, inside = one
-        columns = other[-1]
-        if len(one) < 2 or other[-2] != inside:
+        if len(one) < 2 or len(other) < 2 or other[-2] != one[-1]:
             raise ValueError("matrices that do not fit")
-        result = prod(batch) * rows * columns
-        return Cost(2 * result * inside, _moved(inputs, prod(one), prod(other), result))
+        result = prod(_broadcast(one[:-2], other[:-2])) * one[-2] * other[-1]
+        added = prod(inputs.shapes[0]) if beta is not None and inputs.values[beta] != "0" else 0
+        return _once(inputs, 2 * result * one[-1], prod(one), prod(other), added, result)
 
     return of
+
+
+def _broadcast(*shapes: Shape) -> Shape:
+    """Return the shape that shapes have together; raises ValueError where they do not fit."""
+    length = max(map(len, shapes))
+    padded = [(1,) * (length - len(shape)) + tuple(shape) for shape in shapes]
+    sizes = [set(each) - {1} for each in zip(*padded, strict=True)]
+    if any(len(each) > 1 for each in sizes):
+        raise ValueError("shapes that do not fit")
+    return tuple(each.pop() if each else 1 for each in sizes)
 
 
 def _linear(inputs: Inputs) -> Cost:
@@ -56,7 +72,8 @@ def _linear(inputs: Inputs) -> Cost:
     if one[-1] != weight[1]:
         raise ValueError("matrices that do not fit")
     result = prod(one[:-1]) * weight[0]
-    return Cost(2 * result * weight[1], _moved(inputs, prod(one), prod(weight), result))
+    bias = prod(inputs.shapes[2]) if len(inputs.shapes) > 2 and inputs.shapes[2] else 0
+    return _once(inputs, 2 * result * weight[1], prod(one), prod(weight), bias, result)
 
 
 def _convolution(stride: int, padding: int, dilation: int) -> Callable[[Inputs], Cost]:
@@ -73,7 +90,7 @@ def _convolution(stride: int, padding: int, dilation: int) -> Callable[[Inputs],
         if min(out) < 1:
             raise ValueError("no output")
         result = image[0] * weight[0] * prod(out)
-        return Cost(2 * result * prod(weight[1:]), _moved(inputs, prod(image), prod(weight), result))
+        return _once(inputs, 2 * result * prod(weight[1:]), prod(image), prod(weight), result)
 
     return of
 
@@ -94,9 +111,8 @@ def _convolution_backward(inputs: Inputs) -> Cost:
     if inputs.values[7] != "False":
         raise ValueError("transposed, or not known not to be")
     wanted = inputs.values[10].strip("[]").replace(" ", "").split(",")[:2].count("True")
-    product = 2 * prod(gradient) * prod(weight[1:])
-    sizes = prod(gradient), prod(image), prod(weight)
-    return Cost(wanted * product, wanted * _moved(inputs, *sizes))
+    product = _once(inputs, 2 * prod(gradient) * prod(weight[1:]), prod(gradient), prod(image), prod(weight))
+    return Cost(wanted * product.flops, wanted * product.bytes, product.held)
 
 
 def _gradient_of_input(inputs: Inputs) -> Cost:
@@ -104,7 +120,7 @@ def _gradient_of_input(inputs: Inputs) -> Cost:
     gradient, weight = inputs.shapes[1], inputs.shapes[2]
     if not gradient or not weight:
         raise ValueError("no shapes")
-    return Cost(2 * prod(gradient) * prod(weight[1:]), _moved(inputs, prod(gradient), prod(weight)))
+    return _once(inputs, 2 * prod(gradient) * prod(weight[1:]), prod(gradient), prod(weight))
 
 
 def _flash_attention(inputs: Inputs) -> Cost:
@@ -114,23 +130,56 @@ def _flash_attention(inputs: Inputs) -> Cost:
         raise ValueError("sequences with lengths of their own")
     batch, length, heads, width = query
     flops = 4 * batch * heads * length * key[1] * width
-    moved = _moved(inputs, 2 * prod(query), 2 * prod(key))
-    return Cost(flops // 2 if inputs.values[8] == "True" else flops, moved)
+    return _once(inputs, flops // 2 if inputs.values[8] == "True" else flops, 2 * prod(query), 2 * prod(key))
 
 
-def _pointwise(inputs: Inputs) -> Cost:
-    """Return the cost of one operation an element: each tensor is read once, and the result is written."""
-    shapes = [shape for shape in inputs.shapes if shape]
-    result = max(prod(shape) for shape in shapes)
-    return Cost(result, _moved(inputs, *(prod(shape) for shape in shapes), result))
+def _pointwise(read: int, *, in_place: bool = False) -> Callable[[Inputs], Cost]:
+    """Return the formula of one operation an element: the first ``read`` arguments are read, the result is written.
+
+    A tensor behind them is the one that the caller gave for the result: it is written, and not read.
+    """
+
+    def of(inputs: Inputs) -> Cost:
+        tensors = [
+            (prod(shape), size) for shape, size in zip(inputs.shapes, inputs.element_bytes, strict=True) if shape
+        ]
+        given = [shape for shape in inputs.shapes[:read] if shape]
+        sizes, out = tensors[: len(given)], tensors[len(given) :]
+        if not given or len(out) > (0 if in_place else 1) or any(size <= 0 for _, size in tensors):
+            raise ValueError("no tensor, more of them than the operator has, or a type that is not known")
+        elements = prod(_broadcast(*given))
+        widest = max(size for _, size in sizes)
+        if len({size for _, size in sizes}) > 1 and widest > 4:
+            raise ValueError("of a long integer and a shorter type the result is not known")
+        taken = sum(count * size for count, size in sizes)
+        if in_place:
+            return Cost(elements, taken + elements * sizes[0][1], taken)
+        moved = taken + elements * (out[0][1] if out else widest)
+        return Cost(elements, moved, moved)
+
+    return of
 
 
+def _reduction(inputs: Inputs) -> Cost:
+    """Return the cost of one operation an element of what is read; the result is what the reduced dimensions leave."""
+    shape, size = inputs.shapes[0], inputs.element_bytes[0]
+    if not shape or size <= 0:
+        raise ValueError("no tensor, or a type that is not known")
+    reduced = list(range(len(shape)))
+    if len(inputs.shapes) > 2:  # with fewer arguments all dimensions are reduced
+        reduced = [each % len(shape) for each in msgspec.json.decode(inputs.values[1], type=list[int])] or reduced
+    left = prod(length for place, length in enumerate(shape) if place not in reduced)
+    return _once(inputs, prod(shape), prod(shape), left)
+
+
+_BINARY = ("add", "sub", "mul", "div", "clamp_min")
+_UNARY = ("gelu", "relu", "silu", "sigmoid", "tanh", "exp")
 _FORMULAS: dict[str, Callable[[Inputs], Cost]] = {
     "aten::mm": _matrix(0, 1),
     "aten::bmm": _matrix(0, 1),
     "aten::matmul": _matrix(0, 1),
-    "aten::addmm": _matrix(1, 2),
-    "aten::baddbmm": _matrix(1, 2),
+    "aten::addmm": _matrix(1, 2, beta=3),
+    "aten::baddbmm": _matrix(1, 2, beta=3),
     "aten::linear": _linear,
     "aten::convolution": _general_convolution,
     "aten::_convolution": _general_convolution,
@@ -139,12 +188,10 @@ _FORMULAS: dict[str, Callable[[Inputs], Cost]] = {
     "aten::convolution_backward": _convolution_backward,
     "aten::cudnn_convolution_backward_input": _gradient_of_input,
     "aten::_flash_attention_forward": _flash_attention,
-    **{
-        f"aten::{name}{place}": _pointwise
-        for name in ("add", "sub", "mul", "div", "gelu", "relu", "silu", "sigmoid", "tanh", "exp", "clamp_min")
-        for place in ("", "_")
-    },
-    "aten::threshold_backward": _pointwise,
-    "aten::gelu_backward": _pointwise,
-    "aten::silu_backward": _pointwise,
+    **{f"aten::{name}": _pointwise(2) for name in _BINARY},
+    **{f"aten::{name}_": _pointwise(2, in_place=True) for name in _BINARY},
+    **{f"aten::{name}": _pointwise(1) for name in _UNARY},
+    **{f"aten::{name}_": _pointwise(1, in_place=True) for name in _UNARY},
+    **{f"aten::{name}_backward": _pointwise(2) for name in ("threshold", "gelu", "silu")},
+    **{f"aten::{name}": _reduction for name in ("sum", "mean", "amax", "amin")},
 }

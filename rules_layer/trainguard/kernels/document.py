@@ -224,7 +224,8 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
         From the first step's start on the host to the end of the last step and of its GPU work; without steps, from the
         first to the last work of the GPU.
     busy_ns : int
-        Time in which the GPU computes, communicates, copies or sets memory.
+        Time in which the GPU computes, communicates, copies or sets memory. Of a trace with several GPUs this and the
+        next ones, ``utilization`` and the parts of steps are the means over those that count; see `DeviceEntry`.
     overlap_ns : int
         Time in which it computes and communicates.
     exposed_communication_ns, exposed_memory_ns : int
@@ -342,6 +343,8 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
         Another profile beside this one, where it was asked for.
     ranks_left_out : int
         Ranks that ``ranks`` does not list; ``across`` has them.
+    job : str or None
+        The training job, where a stack judged its traces.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -351,6 +354,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     across: AcrossRanks | None = None
     comparison: Comparison | None = None
     ranks_left_out: int = 0
+    job: str | None = None
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:

@@ -49,6 +49,10 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
         Time of kernels, each weighted with its blocks per multiprocessor up to 1, by the window.
     occupancy : float or None
         Estimated share of the warps that fit, weighted with time.
+    compute_ns, communication_ns, overlap_ns, exposed_communication_ns, memory_ns, exposed_memory_ns, idle_ns : int
+        As those of the rank, of this GPU alone.
+    counted : bool
+        Whether the rank's figures, which are means, count this GPU: its work is at least a hundredth of the busiest's.
     """
 
     device: int
@@ -59,6 +63,14 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     kernel_utilization: list[float]
     sm_efficiency: float | None
     occupancy: float | None
+    compute_ns: int = 0
+    communication_ns: int = 0
+    overlap_ns: int = 0
+    exposed_communication_ns: int = 0
+    memory_ns: int = 0
+    exposed_memory_ns: int = 0
+    idle_ns: int = 0
+    counted: bool = True
 
 
 class ActivityEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,9 +204,13 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     tflops, gb_per_s : float or None
         Achieved: by ``kernel_ns``.
     roofline_share : float or None
-        Achieved by what the GPU could do at this intensity, from 0 to about 1; None where its peaks are unknown.
+        Achieved by what the GPU could do at this intensity, from 0 to about 1; None where its peaks are unknown, or
+        where ``unrated`` says why there is none.
     bound : {"compute", "memory", None}
         Which side of the roofline's knee it is on.
+    unrated : {"cache", "algorithm", "not_moved", None}
+        ``cache``: the GPU's cache may serve half or more of the tensors. ``algorithm``: a kernel needs less arithmetic
+        than the formula, such as Winograd's. ``not_moved``: memory cannot move ``bytes`` in this time.
     """
 
     name: str
@@ -208,6 +224,7 @@ class OperatorEntry(msgspec.Struct, frozen=True, kw_only=True):
     gb_per_s: float | None
     roofline_share: float | None
     bound: Literal["compute", "memory"] | None
+    unrated: Literal["cache", "algorithm", "not_moved"] | None = None
 
 
 class PathKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,10 +260,11 @@ class CriticalPathEntry(msgspec.Struct, frozen=True, kw_only=True):
 class PeaksEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a GPU can do at most, dense, as its data sheet says: TFLOP/s by precision, and 10^9 bytes a second.
 
-    ``as_of`` is the date of the table, ``YYYY-MM-DD``.
+    ``as_of`` is the date of the table, ``YYYY-MM-DD``; ``cache_mb`` is the cache before memory, in 10^6 bytes.
     """
 
     gpu: str
     tflops: dict[str, float]
     memory_gb_per_s: float
     as_of: str
+    cache_mb: float | None = None

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Trace
-from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
+from trainguard.kernels.gpu_times import GpuTime, breakdown, gpu_times, mean_ns
+from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
 from trainguard.kernels.streams import Idle, Stream, streams_of
 from trainguard.kernels.window import Window, find_operators, find_window
 
 SYNC_REACH_NS = 1_000_000
 """So long after a synchronizing call the GPU may still be idle because of it."""
+
+GPU_PARTS = ("compute", "exposed_communication", "memcpy", "memset")
+"""The first classes of a breakdown, those of the GPU; communication that computation covers is computation."""
 
 _BLOCKING = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream", "cuMemcpyHtoD", "cuMemcpyDtoH")
 _LOADERS = ("enumerate(DataLoader)", "IteratorGetNext")
@@ -41,7 +45,10 @@ class Delays:
 class RankMetrics:
     """What the rules and the document of a rank are made from; every stretch is clipped to the window.
 
-    ``operator`` and ``operator_id`` are those that launched a GPU row, as `find_operators` returns them.
+    ``compute``, ``communication``, ``memory`` and ``busy`` are the stretches in which any GPU does this. The properties
+    in nanoseconds are the means over the GPUs that count. ``breakdowns`` has the parts of each of these GPUs, or those
+    of the host without one. ``operator`` and ``operator_id`` are those that launched a GPU row, as `find_operators`
+    returns them.
     """
 
     trace: Trace
@@ -51,6 +58,7 @@ class RankMetrics:
     communication: Spans
     memory: Spans
     busy: Spans
+    gpus: Sequence[GpuTime]
     delays: Delays
     streams: Sequence[Stream]
     waiting_calls: Bools
@@ -58,6 +66,7 @@ class RankMetrics:
     sync_idle_ns: int
     loader: Spans
     breakdown: dict[str, Spans]
+    breakdowns: Sequence[dict[str, Spans]]
     host_busy: Spans
     operator: Ints
     operator_id: Ints
@@ -77,19 +86,44 @@ class RankMetrics:
         return union(*(stream.queue.full(self.window) for stream in self.streams)).total if self.streams else 0
 
     @property
+    def counted(self) -> int:
+        """How many GPUs the means are over, at least 1."""
+        return max(sum(gpu.counted for gpu in self.gpus), 1)
+
+    @property
+    def compute_ns(self) -> int:
+        """Time in which a GPU computes."""
+        return mean_ns(self.gpus, lambda gpu: gpu.compute.total)
+
+    @property
+    def communication_ns(self) -> int:
+        """Time in which a GPU communicates: overlapping and exposed."""
+        return self.overlap_ns + self.exposed_communication_ns
+
+    @property
+    def memory_ns(self) -> int:
+        """Time in which a GPU copies or sets memory."""
+        return mean_ns(self.gpus, lambda gpu: gpu.memory.total)
+
+    @property
+    def busy_ns(self) -> int:
+        """Time in which a GPU does anything: it computes, or only communicates, or only copies or sets memory."""
+        return self.compute_ns + self.exposed_communication_ns + self.exposed_memory_ns
+
+    @property
     def overlap_ns(self) -> int:
-        """Time in which the GPU computes and communicates."""
-        return intersection(self.compute, self.communication).total
+        """Time in which a GPU computes and communicates."""
+        return mean_ns(self.gpus, lambda gpu: gpu.overlap_ns)
 
     @property
     def exposed_communication_ns(self) -> int:
-        """Time in which the GPU communicates and does not compute."""
-        return self.communication.total - self.overlap_ns
+        """Time in which a GPU communicates and does not compute."""
+        return mean_ns(self.gpus, lambda gpu: gpu.exposed_communication_ns)
 
     @property
     def exposed_memory_ns(self) -> int:
-        """Time in which the GPU only copies or sets memory."""
-        return difference(self.memory, union(self.compute, self.communication)).total
+        """Time in which a GPU only copies or sets memory."""
+        return mean_ns(self.gpus, lambda gpu: gpu.exposed_memory_ns)
 
     def share(self, part_ns: float) -> float:
         """Return a part of the window as a share; 0 for a window of no length."""
@@ -99,15 +133,14 @@ class RankMetrics:
 def rank_metrics(trace: Trace, window: Window | None = None) -> RankMetrics:
     """Return the metrics of a trace in a window, that of its steps if none is given; zeros without rows for them."""
     window = find_window(trace) if window is None else window
-    rows, kind = trace.gpu.rows, trace.gpu.kind
+    rows = trace.gpu.rows
     in_window = (rows.end > window.start) & (rows.start < window.end)
 
-    def spans(mask: Bools) -> Spans:
-        return clipped(merged(rows.start[mask], rows.end[mask]), window.start, window.end)
-
-    compute = spans(kind == Kind.COMPUTE)
-    communication = spans(kind == Kind.COMMUNICATION)
-    memory = spans(kind >= Kind.MEMCPY)
+    gpus = gpu_times(trace, window, in_window)
+    nothing = Spans(rows.start[:0], rows.start[:0])
+    compute = union(nothing, *(gpu.compute for gpu in gpus))
+    communication = union(nothing, *(gpu.communication for gpu in gpus))
+    memory = union(nothing, *(gpu.memory for gpu in gpus))
     busy = union(compute, communication, memory)
     operator, operator_id = find_operators(trace, window.launch)
     waiting = _waiting_calls(trace, window)
@@ -116,6 +149,8 @@ def rank_metrics(trace: Trace, window: Window | None = None) -> RankMetrics:
     loader = _named(trace, _LOADERS, window)
     calls = clipped(merged(trace.launches.start, trace.launches.end), window.start, window.end)
     operators = clipped(merged(trace.operators.start, trace.operators.end), window.start, window.end)
+    by_gpu = [_of_gpu(gpu) for gpu in gpus if gpu.counted]
+    host = {"runtime": calls, "data_loader": loader, "cpu_op": operators}
     return RankMetrics(
         trace=trace,
         window=window,
@@ -124,23 +159,15 @@ def rank_metrics(trace: Trace, window: Window | None = None) -> RankMetrics:
         communication=communication,
         memory=memory,
         busy=busy,
+        gpus=gpus,
         delays=_delays(trace, window, in_window),
         streams=streams_of(trace, window, in_window),
         waiting_calls=waiting,
         host_sync=sync,
-        sync_idle_ns=difference(reach, busy).total,
+        sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
         loader=loader,
-        breakdown=_breakdown(
-            {
-                "compute": compute,
-                "exposed_communication": communication,
-                "memcpy": spans(kind == Kind.MEMCPY),
-                "memset": spans(kind == Kind.MEMSET),
-                "runtime": calls,
-                "data_loader": loader,
-                "cpu_op": operators,
-            }
-        ),
+        breakdown=breakdown({"busy": busy, **host}),
+        breakdowns=[breakdown(parts | host) for parts in by_gpu or [dict.fromkeys(GPU_PARTS, nothing)]],
         host_busy=union(calls, operators),
         operator=operator,
         operator_id=operator_id,
@@ -182,11 +209,5 @@ def _named(trace: Trace, prefixes: tuple[str, ...], window: Window) -> Spans:
     return clipped(merged(trace.annotations.start[mask], trace.annotations.end[mask]), window.start, window.end)
 
 
-def _breakdown(classes: dict[str, Spans]) -> dict[str, Spans]:
-    """Return stretches by class; each moment is in the first class that has it, so that the parts add up."""
-    parts: dict[str, Spans] = {}
-    taken = merged(np.empty(0, np.int64), np.empty(0, np.int64))
-    for name, spans in classes.items():
-        parts[name] = difference(spans, taken)
-        taken = union(taken, spans)
-    return parts
+def _of_gpu(gpu: GpuTime) -> dict[str, Spans]:
+    return dict(zip(GPU_PARTS, (gpu.compute, gpu.communication, gpu.memcpy, gpu.memset), strict=True))

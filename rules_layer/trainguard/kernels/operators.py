@@ -1,5 +1,6 @@
 """The operators of a rank: which kernels they launched, what these achieve, and what the GPU could do."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,12 +21,29 @@ MOST_SHAPES = 2_000
 """Characters of shapes in an entry; longer ones are cut."""
 
 
+CACHED = 2
+"""Tensors up to so many times the cache may come from it by half or more."""
+
+_LESS_ARITHMETIC = re.compile(r"winograd|fft", re.IGNORECASE)
+
+Unrated = Literal["cache", "algorithm", "not_moved"]
+
+
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """The achieved share of what a GPU could do, and the side of the knee."""
+    """The achieved share of what a GPU could do, and the side of the knee; else why there is no share."""
 
-    share: float
+    share: float | None
     bound: Literal["compute", "memory"]
+    unrated: Unrated | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Kernels of an operator: the precision of most of their time, and whether any computes less than its formula."""
+
+    precision: Precision
+    less_arithmetic: bool = False
 
 
 def peaks_entry(gpus: Sequence[Gpu]) -> PeaksEntry | None:
@@ -37,6 +55,7 @@ def peaks_entry(gpus: Sequence[Gpu]) -> PeaksEntry | None:
         gpu=one_line(gpus[0].name),
         tflops={precision.value: value for precision, value in found.tflops.items()},
         memory_gb_per_s=found.memory_gb_per_s,
+        cache_mb=found.cache_mb,
         as_of=AS_OF,
     )
 
@@ -67,20 +86,37 @@ def operators_of(metrics: RankMetrics, table: KernelTable, most: int) -> tuple[l
                 _inputs_text(trace.names, int(trace.operator_inputs[caller])),
                 count=len(np.unique(operator[mine])),
                 kernel_ns=int(time[place]),
-                precision=precisions[longest],
+                runs=Runs(
+                    precisions[longest],
+                    any(_LESS_ARITHMETIC.search(trace.names[name]) is not None for name in names.tolist()),
+                ),
                 peaks=peaks,
             )
         )
     return found, len(keys) - len(order)
 
 
-def roofline(spent: Cost, seconds: float, precision: Precision, peaks: Peaks) -> Roofline | None:
-    """Return what a cost in so many seconds is by the roofline; None where the table has no peak of the precision."""
-    peak = peaks.tflops.get(precision)
-    if peak is None or not spent.bytes or not seconds:
+def roofline(once: Cost, calls: int, seconds: float, runs: Runs, peaks: Peaks) -> Roofline | None:
+    """Return what calls of one cost in so many seconds are by the roofline.
+
+    Returns
+    -------
+    Roofline or None
+        None where the table has no peak of the precision. Without a share where the cost is not what the GPU did: a
+        cache may have served the tensors, the algorithm computes less, or memory cannot move so much in this time, as
+        with inputs that `expand` repeats.
+    """
+    peak = peaks.tflops.get(runs.precision)
+    if peak is None or not once.bytes or not seconds:
         return None
-    by_compute, by_memory = spent.flops / (peak * 1e12), spent.bytes / (peaks.memory_gb_per_s * 1e9)
-    return Roofline(max(by_compute, by_memory) / seconds, "compute" if by_compute >= by_memory else "memory")
+    by_compute = once.flops * calls / (peak * 1e12)
+    by_memory = once.bytes * calls / (peaks.memory_gb_per_s * 1e9)
+    share = max(by_compute, by_memory) / seconds
+    if by_compute >= by_memory:
+        return Roofline(None, "compute", "algorithm") if runs.less_arithmetic else Roofline(share, "compute")
+    if once.held <= CACHED * peaks.cache_mb * 1e6:
+        return Roofline(None, "memory", "cache")
+    return Roofline(None, "memory", "not_moved") if share > 1 else Roofline(share, "memory")
 
 
 def _peaks(gpus: Sequence[Gpu]) -> Peaks | None:
@@ -91,23 +127,22 @@ def _inputs_text(names: list[str], number: int) -> str:
     return names[number] if number >= 0 else ""
 
 
-def _entry(
-    name: str, recorded: str, *, count: int, kernel_ns: int, precision: Precision, peaks: Peaks | None
-) -> OperatorEntry:
+def _entry(name: str, recorded: str, *, count: int, kernel_ns: int, runs: Runs, peaks: Peaks | None) -> OperatorEntry:
     inputs = read_inputs(recorded) if recorded else None
     once = cost(name, inputs) if inputs is not None else None
-    spent = None if once is None else Cost(once.flops * count, once.bytes * count)
-    roof = None if spent is None or peaks is None else roofline(spent, kernel_ns / 1e9, precision, peaks)
+    flops, moved = (None, None) if once is None else (once.flops * count, once.bytes * count)
+    roof = None if once is None or peaks is None else roofline(once, count, kernel_ns / 1e9, runs, peaks)
     return OperatorEntry(
         name=one_line(name),
         shapes=one_line(shapes_text(recorded))[:MOST_SHAPES],
         count=count,
         kernel_ns=kernel_ns,
-        precision=precision.value,
-        flops=None if spent is None else spent.flops,
-        bytes=None if spent is None else spent.bytes,
-        tflops=None if spent is None or not kernel_ns else round(spent.flops / kernel_ns / 1e3, 4),
-        gb_per_s=None if spent is None or not kernel_ns else round(spent.bytes / kernel_ns, 3),
-        roofline_share=None if roof is None else round(roof.share, 4),
+        precision=runs.precision.value,
+        flops=flops,
+        bytes=moved,
+        tflops=None if flops is None or not kernel_ns else round(flops / kernel_ns / 1e3, 4),
+        gb_per_s=None if moved is None or not kernel_ns else round(moved / kernel_ns, 3),
+        roofline_share=None if roof is None or roof.share is None else round(roof.share, 4),
         bound=None if roof is None else roof.bound,
+        unrated=None if roof is None else roof.unrated,
     )

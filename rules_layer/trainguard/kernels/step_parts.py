@@ -7,8 +7,15 @@ from trainguard.kernels.metrics import RankMetrics
 
 
 def step_parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, Ints]:
-    """Return the time of each class in stretches, and of what is in no class; the parts of a stretch add up to it."""
-    parts = {name: spans.within(start, end) for name, spans in metrics.breakdown.items()}
+    """Return the time of each class in stretches, and of what is in no class; the parts of a stretch add up to it.
+
+    Of several GPUs these are the means, rounded down.
+    """
+    count = len(metrics.breakdowns)
+    parts: dict[str, Ints] = {}
+    for name in metrics.breakdowns[0]:
+        each = np.stack([found[name].within(start, end) for found in metrics.breakdowns])
+        parts[name] = each.sum(axis=0, dtype=np.int64) // count
     parts["other"] = end - start - sum(parts.values())
     return parts
 

@@ -24,5 +24,6 @@ def written_object(event: Any) -> tuple[str, str] | None:
     detail = event.get("detail") if isinstance(event, dict) else None
     if not isinstance(detail, dict):
         return None
-    bucket, key = ((detail.get(part) or {}).get(name) for part, name in (("bucket", "name"), ("object", "key")))
+    parts = ((detail.get(part), name) for part, name in (("bucket", "name"), ("object", "key")))
+    bucket, key = (part.get(name) if isinstance(part, dict) else None for part, name in parts)
     return (bucket, key) if isinstance(bucket, str) and isinstance(key, str) else None

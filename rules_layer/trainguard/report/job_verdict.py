@@ -8,8 +8,8 @@ from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.report.fleet_facts import JobFacts
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
 from trainguard.report.phrasing import listed
-from trainguard.rules.low_gpu_output import QUIET_MEAN
-from trainguard.rules.low_gpu_utilization import IDLE_TIME
+from trainguard.rules.low_gpu_held_output import HELD_TIME
+from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
 from trainguard.rules.units import counted
 from trainguard.stores import Jobs, RuleStates, StoredRow
@@ -19,7 +19,7 @@ STALE_S = 900.0
 """An active job of which nothing newer was judged may have changed since."""
 
 SURE_AFTER_S = 1_800.0
-_IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what})
+_IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
 _LOSSES = ("bad_objects", "gaps")
 
 
@@ -86,6 +86,7 @@ def verdict_of(
         would_do=would_do,
         would_do_why=why_so,
         idle_nodes=found.idle_nodes,
+        memory_held_on=found.memory_held_on,
     )
 
 
@@ -130,13 +131,20 @@ class _Findings:
     def _all_idle(self) -> bool:
         """Whether no GPU of any node works: a job of whose nodes one works is wasted at most."""
         nodes = [each.row for each in self.rows if each.row.rule == LOW_GPU.name and each.row.node is not None]
-        return len(nodes) >= self.facts.nodes and bool(nodes) and all(map(_is_idle, nodes))
+        known = len(nodes) >= self.facts.nodes and not self.record.streams_left_out
+        return known and bool(nodes) and all(map(_is_idle, nodes))
 
     @property
     def idle_nodes(self) -> list[str]:
         """The nodes of a job that runs on which no GPU works, in order."""
         rows = [each.row for each in self.rows] if self.record.active else []
         return sorted(row.node for row in rows if row.node is not None and _is_idle(row))
+
+    @property
+    def memory_held_on(self) -> list[str]:
+        """Those of them whose GPUs hold memory, in order."""
+        holding = {each.row.node for each in self.rows if each.row.quantity == HELD_TIME.what}
+        return [node for node in self.idle_nodes if node in holding]
 
     @property
     def since(self) -> float | None:
@@ -149,6 +157,8 @@ class _Findings:
         return _began(self.open[0])
 
     def certainty(self, now: float) -> tuple[Certainty, str | None]:
+        if self.record.streams_left_out:
+            return Certainty.MEDIUM, "Some nodes are not evaluated: objects name more than are taken."
         missing = sum(each.row.counters.get(name, 0) for each in self.rows for name in _LOSSES)
         if missing:
             return Certainty.MEDIUM, f"{counted(missing, 'object')} of the profile could not be read, or never came."
@@ -168,12 +178,15 @@ class _Findings:
             why = "Nothing is wrong." if not named else f"{listed(named)} is staged: it is recorded alone."
             return WouldDo.NOTHING, why if self.record.active or not named else "The job has ended."
         stopping = [rule for rule in named if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule)]
-        if not self.record.stop_allowed:
+        if not self.record.stop_allowed and not self.record.resources:
             return WouldDo.ALERT, "The job's owner has not allowed stops."
         if not stopping:
             return WouldDo.ALERT, f"The job's owner has not allowed a stop by {listed(named)}."
         if policy.stops.dry_run:
             return WouldDo.ALERT, "Stops of the job are a dry run."
+        if not self.record.stop_allowed:
+            runs_on = counted(len(self.record.resources), self.record.resources[0].partition("/")[0].replace("-", " "))
+            return WouldDo.ALERT, f"A fire decides on a stop by the tags of the {runs_on} that the job runs on."
         return WouldDo.STOP, f"The job's owner has allowed a stop by {listed(stopping)}."
 
     @property

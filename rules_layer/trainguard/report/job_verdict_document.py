@@ -72,6 +72,8 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ``stop`` only where the job's owner allowed it for one of the rules; ``would_do_why`` says why not.
     idle_nodes : list of str
         The nodes on which no GPU works, be the others busy: for clusters that TrainGuard does not stop.
+    memory_held_on : list of str
+        Those of them whose GPUs hold memory: a job that hangs, a script that does not exit, a waiting server.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -94,6 +96,7 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     would_do: WouldDo = WouldDo.NOTHING
     would_do_why: str = ""
     idle_nodes: list[str] = []
+    memory_held_on: list[str] = []
 
 
 def verdict_schema() -> dict[str, Any]:

@@ -32,6 +32,7 @@ CAPPED_CLOCK = 0.85
 
 MOST_XIDS = 16
 MOST_GPUS = 64
+NEURON = "neuron"
 SILENT_MINUTES = 3
 """A GPU without a sample in so many minutes, while others of its node have some, has vanished."""
 
@@ -72,7 +73,8 @@ class GpuRecord(msgspec.Struct, array_like=True):
 
     ``uncorrected`` is the newest count of the driver, ``new_errors`` what was added during the job. ``best_clock`` and
     ``best_width`` are the highest seen under load without a harmful reason, ``maximum_clock`` is what the GPU can have
-    at most. ``lost`` is what lower clocks cost, in minutes of work.
+    at most. ``lost`` is what lower clocks cost, in minutes of work. In the newest ``unanswered`` minutes, since
+    ``unanswered_at``, the driver did not answer for the GPU.
     """
 
     seen_at: float = 0.0
@@ -88,6 +90,8 @@ class GpuRecord(msgspec.Struct, array_like=True):
     maximum_clock: float | None = None
     lost: float = 0.0
     counted_xids: dict[int, float] = msgspec.field(default_factory=dict)
+    unanswered: int = 0
+    unanswered_at: float | None = None
 
 
 class HealthState(msgspec.Struct, array_like=True):
@@ -112,9 +116,14 @@ class HealthState(msgspec.Struct, array_like=True):
             if gpu in seen:
                 record.seen_at, record.silent = at, 0
                 _note_faults(record, gpu, samples, at)
-            elif seen and gpu not in measured:
+            elif seen and gpu not in measured and not self.neuron_devices:
                 record.silent += 1
         self._note_load(minute, samples, at)
+
+    @property
+    def neuron_devices(self) -> list[str]:
+        """Devices of Trainium or Inferentia; their cores have samples only while a program uses them."""
+        return [device for device in self.gpus if device.startswith(NEURON)]
 
     def _note_load(self, minute: NodeMinute, samples: DeviceSamples, at: float) -> None:
         busy = _gpus_at_least(minute, LOADED_PERCENT)
@@ -183,7 +192,16 @@ def _note_faults(record: GpuRecord, gpu: str, samples: DeviceSamples, at: float)
         _note_errors(record, errors, at)
     if (failed := samples.of(names.REMAPPING_FAILED).get(gpu)) is not None:
         record.failed_rows_at = (record.failed_rows_at or at) if failed.last >= 1.0 else None
+    _note_unanswered(record, samples.of(names.UNANSWERED).get(gpu), at)
     _note_xids(record, gpu, samples, at)
+
+
+def _note_unanswered(record: GpuRecord, unanswered: DeviceSeries | None, at: float) -> None:
+    if unanswered is None or unanswered.last < 1.0:
+        record.unanswered, record.unanswered_at = 0, None
+        return
+    record.unanswered += 1
+    record.unanswered_at = at if record.unanswered_at is None else record.unanswered_at
 
 
 def _note_errors(record: GpuRecord, errors: DeviceSeries, at: float) -> None:

@@ -40,8 +40,9 @@ SPEC = RuleSpec(
     looks_at="each GPU's errors, clocks and links",
     fires_when="a GPU has vanished, has a fault of hardware, or is throttled under load",
     condition=(
-        "a GPU has vanished, reported an XID of hardware or an uncorrectable ECC error, lost lanes of its PCIe link, "
-        "or ran {clock_loss} % or more below its clock, throttled, in {loaded_minutes} of its newest minutes under load"
+        "a GPU has vanished or does not answer, reported an XID of hardware or an uncorrectable ECC error, lost lanes "
+        "of its PCIe link, or ran {clock_loss} % or more below its clock, throttled, in {loaded_minutes} of its newest "
+        "minutes under load"
     ),
     measures=(Measure("clock lost to throttling", "%"),),
     parameters={
@@ -93,7 +94,8 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
         )
         details = output.details_of(state, problems) if view.detailed else output.NO_DETAILS
         if not problems:
-            gpus = counted(len(state.gpus), "GPU")
+            neuron = len(state.neuron_devices)
+            gpus = counted(neuron, "Neuron device") if neuron else counted(len(state.gpus), "GPU")
             reason = f"{gpus} of {view.node} reported no fault in {counted(state.minutes, 'minute')}."
             return RuleResult(
                 Status.OK,

@@ -12,9 +12,9 @@ from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import counted, show_number, show_percent
 from trainguard.rules.xid_codes import XID_FAULTS, XID_OF_PROGRAMS
 
-Kind = Literal["vanished", "xid", "ecc", "rows", "throttled", "link"]
+Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
 
-GRAVITY: tuple[Kind, ...] = ("vanished", "xid", "ecc", "rows", "throttled", "link")
+GRAVITY: tuple[Kind, ...] = ("vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link")
 STALE_S = 900.0
 """Load that is older says nothing of now."""
 
@@ -91,6 +91,15 @@ def _lasting(gpu: str, record: GpuRecord, node: str) -> Iterator[Problem]:
             record.seen_at,
             f"{where} has vanished: other GPUs have samples in {counted(record.silent, 'minute')}, and it has none",
             f"Check the driver's log on {node}, and replace the node if {gpu} is not listed any more.",
+        )
+    elif record.unanswered >= SILENT_MINUTES and record.unanswered_at is not None:
+        yield Problem(
+            gpu,
+            "unanswered",
+            record.unanswered_at,
+            f"the driver has not answered for {where} in {counted(record.unanswered, 'minute')}",
+            f"Check the driver's log on {node} for XIDs and stuck processes of {gpu}, and replace the node if it does "
+            "not answer after a restart.",
         )
     for code, seen in record.xids.items():
         if code in XID_FAULTS:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from trainguard.records import Status
 from trainguard.rules import hung_output as output
 from trainguard.rules.hung_output import HungDetails, Standstill
-from trainguard.rules.hung_steps import Progress, ProgressState
+from trainguard.rules.hung_steps import Progress, ProgressState, behind
 from trainguard.rules.hung_watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
@@ -25,8 +25,8 @@ CLEAR_AFTER_S = 180.0
 LEARNED = 2.0
 """A job that went on after a pause is waited for this many times as long."""
 
-SILENT_NODE_S = 180.0
-"""A node whose samples end so long before the others' writes none any more."""
+SILENT_NODE_S = 120.0
+"""A node whose samples end so long before the others', and an interval of evaluation, writes none any more."""
 
 STEP_SLACK_S = 30.0
 """A step may end so much later than its last kernel."""
@@ -111,6 +111,7 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
             measured=state.quiet_s / 60.0,
             threshold=_needed_s(parameters, state.longest_s, has_steps=False) / 60.0,
             data_points=state.minutes,
+            near=state.quiet_since is not None,
             details=details,
         )
 
@@ -144,7 +145,8 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 return RuleResult(Status.WAITING_FOR_DATA, "no system metrics yet.")
             return RuleResult(Status.NOT_APPLICABLE, output.NOT_COLLECTED, details=details)
         newest = max(state.at or 0.0 for state in watched.values())
-        silent = [node for node, state in watched.items() if newest - (state.at or 0.0) > SILENT_NODE_S]
+        silent_s = SILENT_NODE_S + view.evaluation_every_s
+        silent = [node for node, state in watched.items() if newest - (state.at or 0.0) > silent_s]
         present = {node: state for node, state in watched.items() if node not in silent}
         if not all(state.known for state in present.values()):
             reason = f"its GPUs have not worked for {LEAST_WORK_MINUTES} minutes with samples of power yet."
@@ -161,6 +163,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
                 _calm(seconds if is_quiet else 0.0, needed, len(watched)),
                 measured=seconds / 60.0 if is_quiet else 0.0,
                 threshold=needed / 60.0,
+                near=is_quiet,
                 details=details,
             )
         found = _standstill(view, present, silent, steps, seconds, stopped=stopped)
@@ -231,16 +234,5 @@ def _standstill(
         power=fmean(state.drawn[gpu] for state, gpu in shown) if shown else 0.0,
         power_at_work=fmean(state.known[gpu] for state, gpu in shown if gpu in state.known) if shown else 0.0,
         steps_stopped=stopped,
-        behind=None if any(facts.waiting for facts in view.nodes.values()) else _behind(steps),
+        behind=None if any(facts.waiting for facts in view.nodes.values()) else behind(steps),
     )
-
-
-def _behind(steps: dict[str, Progress]) -> list[str]:
-    """Return the processes whose newest step is not the furthest, the least far first, where numbers say so."""
-    reached = {name: each.reached for name, each in steps.items()}
-    numbers = [number for number in reached.values() if number is not None]
-    if len(numbers) < 2 or len(numbers) != len(reached):
-        return []
-    furthest = max(numbers)
-    late = [(number, name) for name, number in reached.items() if number is not None and number < furthest]
-    return [name for _, name in sorted(late)]

@@ -1,19 +1,36 @@
 """How far each training process of a node has come: its newest step."""
 
+import re
+
 import msgspec
+import numpy as np
 
 from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.steps import StepBatch
 
 MOST_PROCESSES = 256
 LONGEST_NUMBER = 20
+PACE_STEPS = 64
+
+UNWRITTEN_US, UNWRITTEN_ELSEWHERE_US = 10_000, 60_000_000
+"""What a process that hangs may not have written yet: of TrainGuard's recorder, and of other writers, whose files take
+events once a minute."""
+
+_RECORDED = re.compile(r"-rank\d+\Z")
 
 
 class Progress(msgspec.Struct, array_like=True):
-    """The newest step of a process: when it ended, epoch microseconds, its number, and how many there were."""
+    """The newest step of a process: when it ended, epoch microseconds, its number, and how many there were.
+
+    ``pace_us`` is the time from one step's end to the next's, microseconds, 0 where it is not known; ``mode`` is that
+    of the newest step.
+    """
 
     end_us: int
     number: str
     steps: int
+    pace_us: int = 0
+    mode: str = ""
 
     @property
     def reached(self) -> int | None:
@@ -36,9 +53,45 @@ class ProgressState(msgspec.Struct, array_like=True):
             was = self.processes.get(batch.process)
             steps = len(batch.numbers) + (was.steps if was else 0)
             if was is not None and was.end_us > int(ends[newest]):
-                self.processes[batch.process] = Progress(was.end_us, was.number, steps)
+                was.steps = steps
                 continue
             number = batch.numbers[newest][:LONGEST_NUMBER]
-            self.processes[batch.process] = Progress(int(ends[newest]), number, steps)
+            pace_us = _pace_us(batch) or (was.pace_us if was is not None and was.mode == batch.mode else 0)
+            self.processes[batch.process] = Progress(int(ends[newest]), number, steps, pace_us, batch.mode)
         if len(self.processes) > MOST_PROCESSES:
             self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
+
+
+def behind(processes: dict[str, Progress]) -> list[str]:
+    """Return the processes that are certainly not as far as the furthest, the least far first.
+
+    Only steps of one mode compare. A process that hangs may have ended steps that it has not written, as many as fit
+    into `UNWRITTEN_US`: it is behind by more than those. Where numbers or pace are not known nobody is behind.
+    """
+    if len(processes) < 2 or len({each.mode for each in processes.values()}) > 1:
+        return []
+    reached = {name: each.reached for name, each in processes.items()}
+    numbers = [number for number in reached.values() if number is not None]
+    if len(numbers) != len(reached):
+        return []
+    furthest = max(numbers)
+    late = [
+        (number, name)
+        for name, number in reached.items()
+        if number is not None and furthest - number > _unwritten(name, processes[name], furthest)
+    ]
+    return [name for _, name in sorted(late)]
+
+
+def _unwritten(name: str, progress: Progress, most: int) -> int:
+    """Return how many steps a process may have ended beyond its newest; ``most`` where that is not known."""
+    if progress.pace_us <= 0:
+        return most
+    unwritten_us = UNWRITTEN_US if _RECORDED.search(name) else UNWRITTEN_ELSEWHERE_US
+    return unwritten_us // progress.pace_us
+
+
+def _pace_us(batch: StepBatch) -> int:
+    """Return the median time between the ends of the newest steps, microseconds; 0 for a single step."""
+    ends = np.sort(batch.starts_us + batch.durations_us)[-PACE_STEPS:]
+    return int(np.median(np.diff(ends))) if len(ends) > 1 else 0

@@ -18,6 +18,7 @@ from trainguard.rules.units import counted, show_duration, show_percent
 
 Kind = Literal["under", "fluctuating"]
 
+IDLE_TIME = Measure("time without a GPU in use", "min")
 QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
 PAUSED = Measure("time in regular pauses", "%")
 SM_P95 = Measure("95th percentile of SM activity", "%")
@@ -55,12 +56,17 @@ class GpuUsage(msgspec.Struct, frozen=True):
 
 
 class LowGpuDetails(Details, frozen=True, kw_only=True):
-    """A node's GPUs; ``last_timestamp`` is the watermark, epoch microseconds, ``finding`` that of an idle node."""
+    """A node's GPUs; ``last_timestamp`` is the watermark, epoch microseconds.
+
+    ``finding`` is that of an idle node, or of an idle GPU that holds memory; ``memory`` is "held", "free" or "not
+    collected".
+    """
 
     gpus: dict[str, GpuUsage]
     never_active: list[str]
     last_timestamp: int | None
     finding: str | None = None
+    memory: str | None = None
 
 
 def details_of(view: NodeView, usages: Sequence[Usage]) -> LowGpuDetails:
@@ -179,8 +185,8 @@ def hollow_advice(worst: Hollow, view: NodeView) -> str:
     )
 
 
-def idle_sentence(idleness: Idleness, view: NodeView) -> str:
-    """Say for how long no GPU of a node works."""
+def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str = "") -> str:
+    """Say for how long no GPU of a node works; ``kind`` ends the finding's name, ``more`` the sentence."""
     idle = show_duration(idleness.seconds)
     since = " since its first sample" if idleness.at_start else ""
     reason = {
@@ -191,7 +197,7 @@ def idle_sentence(idleness: Idleness, view: NodeView) -> str:
             f"{show_percent(view.idle_time.highest_mean)} on average"
         ),
     }[idleness.look]
-    return f"{FINDINGS[idleness.look]}: {reason} (allowed {show_duration(IDLE_FINDING_S)})."
+    return f"{FINDINGS[idleness.look]}{kind}: {reason} (allowed {show_duration(IDLE_FINDING_S)}){more}."
 
 
 def idle_advice(idleness: Idleness, view: NodeView) -> str:
@@ -207,18 +213,22 @@ def idle_advice(idleness: Idleness, view: NodeView) -> str:
 def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
     node = "a node" if result.worst is None else result.worst.partition("/")[0]
-    # What is over is retold by its sentence, without its measure.
-    if result.idle_node is not None and f"{FINDINGS['quiet']}: " in result.reason:
-        return f"the GPUs of {node} were nearly idle"
+    if result.idle_node is not None:
+        return _idle_clause(result, node)
     if result.measure == SM_P95:
         return f"the GPUs of {node} looked busy and used little of themselves"
     if result.measure == PAUSED:
         return f"the GPUs of {node} paused too often, or for too long"
-    if result.idle_node == "never used":
-        return f"the GPUs of {node} were never used"
-    if result.idle_node == "idle":
-        return f"the GPUs of {node} stopped working"
     return f"the GPUs were not kept busy, {NO_REASON}"
+
+
+def _idle_clause(result: RuleResult, node: str) -> str:
+    # What is over is retold by its sentence, without its measure.
+    if ", memory held: " in result.reason:
+        return f"the GPUs of {node} were idle and held memory"
+    if f"{FINDINGS['quiet']}: " in result.reason:
+        return f"the GPUs of {node} were nearly idle"
+    return f"the GPUs of {node} {'were never used' if result.idle_node == 'never used' else 'stopped working'}"
 
 
 def _capitalised(sentence: str) -> str:

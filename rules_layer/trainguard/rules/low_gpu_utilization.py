@@ -12,12 +12,16 @@ import msgspec
 import numpy as np
 
 from trainguard.records import Status
+from trainguard.rules import low_gpu_held_output as held_output
 from trainguard.rules import low_gpu_output as output
 from trainguard.rules.chance import poisson_quantile
-from trainguard.rules.low_gpu_activity import BusyMinutes, Hollow, activity_note, fold_activity, hollow_gpus
-from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, idleness_of
-from trainguard.rules.low_gpu_output import QUIET_MEAN, Kind, LowGpuDetails, Usage
-from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
+from trainguard.rules.low_gpu_activity import BusyMinutes, activity_note, fold_activity, hollow_gpus
+from trainguard.rules.low_gpu_held import Held, HeldMemory, fold_held, held_while_idle
+from trainguard.rules.low_gpu_held_output import HELD_TIME
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, idleness_of
+from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN, Kind, LowGpuDetails, Usage
+from trainguard.rules.low_gpu_pauses import regular_breaks
+from trainguard.rules.low_gpu_results import judge_breaks, judge_hollow, judge_idle
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
@@ -26,10 +30,8 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import show_percent
 from trainguard.rules.warm_up import warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
-from trainguard.state.idle_evidence import QUIET_PERCENT
 from trainguard.telemetry.snapshots import FloatArray
 
 COSTLY_SHARE = 0.15
@@ -50,6 +52,7 @@ class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
     threshold_p95: Percent = 70.0
     threshold_p5: Percent = 10.0
     threshold_sm: Percent = 20.0
+    threshold_memory: Percent = 10.0
     window: WindowPoints | None = None
     window_s: Positive | None = None
     patience: NonNegativeInt | None = None
@@ -58,7 +61,6 @@ class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
 
 P95 = Measure("95th percentile of GPU utilization", "%")
 P5 = Measure("5th percentile of GPU utilization", "%")
-IDLE_TIME = Measure("time without a GPU in use", "min")
 
 
 SPEC = RuleSpec(
@@ -69,14 +71,16 @@ SPEC = RuleSpec(
     condition=(
         "95 % of a GPU's newest points stay below {threshold_p95} %, or 5 % of them below {threshold_p5} %, at "
         "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a node "
-        "are idle, or nearly so on average, for 20 min; or they pause regularly for too long; or a GPU looks busy "
-        "while its SM activity stays below {threshold_sm} %"
+        "are idle, or nearly so on average, for 20 min, which is told apart where they hold {threshold_memory} % of "
+        "their memory; or they pause regularly for too long; or a GPU looks busy while its SM activity stays below "
+        "{threshold_sm} %"
     ),
-    measures=(P95, P5, IDLE_TIME, QUIET_MEAN, output.PAUSED, output.SM_P95),
+    measures=(P95, P5, IDLE_TIME, QUIET_MEAN, output.PAUSED, output.SM_P95, HELD_TIME),
     parameters={
         "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
         "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
         "threshold_sm": ParameterHelp("%", "a busy GPU whose SM activity stays below it is under-utilised, too"),
+        "threshold_memory": ParameterHelp("% of a GPU's memory", "an idle GPU with as much in use holds memory"),
         **WINDOW_HELP,
         **PATIENCE_HELP,
     },
@@ -128,7 +132,7 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     ``judged`` counts the kept points that were added at evaluations which judged some GPU, ``low`` those of them at
     which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
     where it had too little to do, and what its dips cost where it fluctuated. ``activity`` is of the GPUs whose SM
-    activity is collected.
+    activity is collected, ``held`` of those whose memory in use is.
     """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
@@ -136,6 +140,7 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     low: int = 0
     wasted: dict[str, float] = msgspec.field(default_factory=dict)
     activity: dict[str, BusyMinutes] = msgspec.field(default_factory=dict)
+    held: dict[str, HeldMemory] = msgspec.field(default_factory=dict)
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -151,6 +156,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         """Evaluate every GPU once: a streak goes on while the kind stays the same, and ends at any other answer."""
         view = minute.view
         fold_activity(state.activity, minute, parameters.threshold_sm, parameters.threshold_p95)
+        fold_held(state.held, minute, parameters.threshold_memory)
         streaks = {}
         usages = self._usages(view, parameters)
         window = self.window_points(parameters, view.interval_s)
@@ -187,7 +193,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         details = output.details_of(view, usages) if view.detailed else None
         idleness = idleness_of(view)
         if idleness is not None:
-            return _judge_idle(view, idleness, details)
+            return judge_idle(view, idleness, state.held, details)
         if not any(usage.judged for usage in usages):
             points = max((usage.points for usage in usages), default=0)
             return warming_up(points, parameters.patience_points(view.interval_s), view, details or {})
@@ -240,15 +246,18 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             wasted = _wasted_share(state, view, fired)
         breaks = regular_breaks(view)
         if not fired and breaks is not None and breaks.go_on and breaks.share >= COSTLY_SHARE:
-            return _judge_breaks(view, breaks, details)
+            return judge_breaks(view, breaks, COSTLY_SHARE, details)
         hollow = [] if fired else hollow_gpus(state.activity, self._lasting_s(parameters, view))
         if hollow:
-            return _judge_hollow(view, hollow, parameters.threshold_sm, details)
+            return judge_hollow(view, hollow, parameters.threshold_sm, details)
         low = [usage for usage in judged if usage.kind is not None]
         worst = min(fired or lasted or low or judged, key=lambda usage: (usage.p95, usage.p5))
         thresholds = parameters.threshold_p95, parameters.threshold_p5
+        held = held_while_idle(state.held, view, worst.gpu, IDLE_FINDING_S) if worst in fired else None
         sentence = output.sentence_of(worst, view, min(window, len(view.kept_times)), thresholds)
-        if worst.gpu in lasting:
+        if held is not None:
+            sentence = held_output.gpu_sentence(held, state.held[worst.gpu], view)
+        elif worst.gpu in lasting:
             sentence += output.lasting_of(lasting[worst.gpu], view, None if worst in lasted else needed)
         if len(fired) > 1:
             sentence += f"; {len(fired)} GPUs of {view.node} are low"
@@ -265,13 +274,17 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             measure=P5 if fluctuating else P95,
             worst=worst.gpu,
             data_points=view.kept_total,
-            advice=output.advice_on(worst, view) if fired else None,
+            advice=_advice_on(worst, view, held) if fired else None,
             affected_share=seen,
             wasted_share=wasted,
             onset=min((onset for onset in onsets if onset is not None), default=None),
             gpus=tuple(usage.gpu for usage in fired),
-            details=details or {},
+            details=(details or {}) if held is None else held_output.noted(details, "held", output.FINDINGS["silent"]),
         )
+
+
+def _advice_on(worst: Usage, view: NodeView, held: Held | None) -> str:
+    return output.advice_on(worst, view) if held is None else held_output.gpu_advice(held, view)
 
 
 def _undone_before(view: NodeView, gpu: str, window: int) -> float:
@@ -322,62 +335,3 @@ def _onset(
         return 0, view.first_active_at
     first = int(np.argmax(values < parameters.threshold_p5)) if usage.kind == "fluctuating" else 0
     return view.kept_total - len(times) + first, float(times[first])
-
-
-def _judge_breaks(view: NodeView, breaks: RegularBreaks, details: LowGpuDetails | None) -> RuleResult:
-    return RuleResult(
-        Status.FIRED,
-        f"{output.breaks_sentence(breaks, view)} (threshold {show_percent(100.0 * COSTLY_SHARE)}).",
-        measured=100.0 * breaks.share,
-        threshold=100.0 * COSTLY_SHARE,
-        measure=output.PAUSED,
-        data_points=view.kept_total,
-        advice=output.breaks_advice(breaks, view),
-        affected_share=breaks.of_paid,
-        wasted_share=breaks.of_paid,
-        onset=breaks.since,
-        gpus=view.gpu_names,
-        details=details or {},
-    )
-
-
-def _judge_hollow(view: NodeView, hollow: list[Hollow], threshold: float, details: LowGpuDetails | None) -> RuleResult:
-    """Say that GPUs look busy and use little of themselves."""
-    worst = hollow[0]
-    lost_s = 60.0 * sum(each.lost_min for each in hollow) / max(int(np.count_nonzero(view.ever_active)), 1)
-    seen = 0.0 if view.watermark_s is None else view.watermark_s - min(each.since for each in hollow)
-    return RuleResult(
-        Status.FIRED,
-        f"{output.hollow_sentence(hollow, view, threshold)}.",
-        measured=worst.p95,
-        threshold=threshold,
-        measure=output.SM_P95,
-        worst=worst.gpu,
-        data_points=view.kept_total,
-        advice=output.hollow_advice(worst, view),
-        affected_share=share_of_paid(view, seen),
-        wasted_share=share_of_paid(view, lost_s),
-        onset=min(each.since for each in hollow),
-        gpus=tuple(each.gpu for each in hollow),
-        details=details or {},
-    )
-
-
-def _judge_idle(view: NodeView, idleness: Idleness, details: LowGpuDetails | None) -> RuleResult:
-    idle_share = share_of_paid(view, idleness.seconds)
-    quiet = idleness.look == "quiet"
-    return RuleResult(
-        Status.FIRED,
-        output.idle_sentence(idleness, view),
-        measured=view.idle_time.highest_mean if quiet else idleness.seconds / 60.0,
-        threshold=QUIET_PERCENT if quiet else IDLE_FINDING_S / 60.0,
-        measure=QUIET_MEAN if quiet else IDLE_TIME,
-        data_points=view.kept_total,
-        advice=output.idle_advice(idleness, view),
-        affected_share=idle_share,
-        wasted_share=idle_share,
-        idle_node=idleness.kind,
-        onset=None if view.watermark_s is None else view.watermark_s + view.interval_s - idleness.seconds,
-        gpus=view.gpu_names,
-        details=msgspec.structs.replace(details, finding=output.FINDINGS[idleness.look]) if details else {},
-    )

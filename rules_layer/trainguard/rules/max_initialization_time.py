@@ -228,6 +228,7 @@ def _judge_absence(
         advice=_advice(elapsed_s, parameters) if status is Status.FIRED else None,
         affected_share=excess if status is Status.FIRED else None,
         wasted_share=excess if status is Status.FIRED else None,
+        near=status is Status.WARMING_UP,
         details=Initialization(elapsed_s, step_seen=False),
     )
 

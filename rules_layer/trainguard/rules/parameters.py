@@ -7,6 +7,7 @@ of another family than the profiler's is named with its family or without.
 
 import math
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -219,7 +220,7 @@ def _values(
 
 
 def _value(rule: str, parameters_type: type[RuleParameters], given: Given, parameter: str) -> Any:
-    fields = {field.name: field.type for field in msgspec.structs.fields(parameters_type)}
+    fields = _fields(parameters_type)
     setting, value = given[parameter]
     if parameter not in fields:
         raise RuleConfigError(rule, setting, value, f"one of the parameters {', '.join(sorted(fields))}")
@@ -270,6 +271,12 @@ def accepted(kind: Any) -> str:
     return " or ".join(_describe(item) for item in _types(kind))
 
 
+@cache
+def _fields(parameters_type: type[RuleParameters]) -> Mapping[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(parameters_type)}
+
+
+@cache
 def _types(kind: Any) -> tuple[msgspec.inspect.Type, ...]:
     described = msgspec.inspect.type_info(kind)
     return described.types if isinstance(described, msgspec.inspect.UnionType) else (described,)

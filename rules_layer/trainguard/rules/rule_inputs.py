@@ -204,6 +204,8 @@ class JobView:
         The newest times in which a node had steps, first start to last end, in no order.
     detailed : bool
         As in `NodeView`.
+    evaluation_every_s : float
+        How often nodes are evaluated: the samples of one may be shown so much later than those of another.
     """
 
     started_at: float | None
@@ -216,3 +218,4 @@ class JobView:
     interruptions: tuple[tuple[float, float], ...] = ()
     step_runs: tuple[tuple[float, float], ...] = ()
     detailed: bool = True
+    evaluation_every_s: float = 60.0

@@ -43,6 +43,9 @@ class RuleResult:
 
     ``score``, 0 to 100, is how much the finding matters, of a rule that knows it; None leaves it to what was lost.
 
+    ``near`` says that the condition does not hold, and may within the next minutes: the node is evaluated each minute
+    then.
+
     ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
     None where nobody can say.
     """
@@ -67,6 +70,7 @@ class RuleResult:
     gpus: tuple[str, ...] = ()
     time_left_s: float | None = None
     score: float | None = None
+    near: bool = False
     details: Details | Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainguard.job_policy import EVALUATION_EVERY_S
 from trainguard.report.stack.keys import FEWEST_NODES, MOST_KEYS
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
 from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
@@ -15,11 +16,11 @@ from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
 HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
 MINUTES_AN_HOUR = 60
-ALARM_METRICS = 39
+ALARM_METRICS = 6
 """Metrics that the stack's alarms read."""
 
-DASHBOARDS = 1
-"""Dashboards that the stack has."""
+CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
+"""Canaries that the stack plants."""
 
 CORES_A_GPU = 12
 """As in an instance with 8 GPUs and 96 cores."""
@@ -28,34 +29,55 @@ _BYTES_A_LINE = 121
 _LINES_OF_A_NODE = 3
 _BYTES_A_FRAMEWORK_OBJECT = 40_000
 _STATE_BYTES, _STATE_BYTES_A_GPU = 2_800, 530
+_OWN_STATE_BYTES, _OWN_STATE_BYTES_A_NODE = 600, 4
 _FRAMEWORK_STATE_UNITS = 4
 _ROW_UNITS = 1
 """Every row of RuleState measured stayed below 1 KB, one write unit."""
 
-_SHOWS_AN_HOUR = 12
-"""A row that does not change is written every five minutes, and hourly where the rule does not apply."""
+_SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 4, 12
+"""A row that does not change is written every 15 minutes, and hourly where the rule does not apply; the report's, by
+which people see how far the job is judged, every five."""
+
+_LOOKS_AN_HOUR = 20
+"""A job is looked at in every third tick while no rule is near a change."""
 
 _OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
 """Rows of rules over series that the managed profile does not have: of a job, and of each node."""
+
+_OF_FRAMEWORK = 4
+"""Rows of a job of rules that its framework metrics alone make applicable."""
 
 _REQUEST_BATCH = 10
 _OBJECTS_A_BATCH = 25
 _WINDOWS_A_MINUTE = 3
 """Windows of 20 s in which messages gather; batches of up to 100 are a quarter full, as five pollers share a queue."""
 
-_WAIT_S, _EVALUATE_S_A_LINE = 0.05, 2e-6
+_MESSAGE_WAIT_S, _OBJECT_WAIT_S, _WRITE_WAIT_S = 0.02, 0.015, 0.015
+"""A message waits for its job's and its node's item, an object for S3, an evaluation for its writes."""
+
+_EVALUATE_S_A_LINE = 2e-6
 _READ_WAIT_S, _DIGEST_S_A_LINE = 0.08, 1.8e-6
 _FOLDERS_LISTED, _KEYS_A_PAGE = 3, 1_000
 _LISTINGS_AN_HOUR, _MINUTES_LISTED = 72, 6
 """An evaluator lists a job's framework objects once in 50 s at most, some minutes back, for all nodes that it has."""
 
 _TICK_S = 0.05
+_TICK_READ_UNITS = 2 * 0.5
+"""The index is asked for urgent jobs, and for the others."""
+
 _LOOK_WAIT_S, _LOOK_CORE_S_A_NODE = 0.1, 0.001
 _GIB_A_CORE = 1_769 / 1_024
 """With less memory a function has a share of a core, and takes as much longer."""
 
-_LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_LOOK = 1_500, 600
-_IDLE_LOG_BYTES = 1_000
+_LOG_BYTES_AN_INVOCATION, _LOG_BYTES_A_BRIEF_ONE, _LOG_BYTES_A_LOOK = 1_500, 500, 600
+"""An invocation that drops its messages has the platform's lines alone."""
+
+_IDLE_LOG_BYTES = 400
+"""Of a tick without jobs: Lambda's three lines, and none of its own."""
+
+_CANARY_METRICS = 8
+"""Metrics of the functions that have a value within the hour of a canary."""
+
 _POLLERS = 5
 _MOST_EVALUATORS = 20
 """The default of ``evaluator_concurrency``."""
@@ -83,6 +105,8 @@ class Workload:
         Sampling interval of the system metrics.
     framework : bool
         Whether each GPU's process writes framework events.
+    evaluation_every_s : float
+        How often a node's system metrics are evaluated while no rule is near a change, seconds.
     retention_days : int
         Age at which profiles expire.
     """
@@ -92,6 +116,7 @@ class Workload:
     gpus: int = 8
     interval_ms: int = 500
     framework: bool = False
+    evaluation_every_s: float = EVALUATION_EVERY_S
     retention_days: int = 30
 
     @property
@@ -109,6 +134,16 @@ class Workload:
     def objects(self) -> int:
         """Objects of all nodes an hour."""
         return self.nodes * MINUTES_AN_HOUR * (1 + self.framework_objects)
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations of one node's system metrics an hour."""
+        return 3_600.0 / self.evaluation_every_s
+
+    @property
+    def looks(self) -> float:
+        """Evaluations of the whole job an hour."""
+        return MINUTES_AN_HOUR if self.framework or self.evaluations >= MINUTES_AN_HOUR else _LOOKS_AN_HOUR
 
     @property
     def profile_bytes(self) -> float:
@@ -233,16 +268,22 @@ def estimate(
 def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
     invocations = MINUTES_AN_HOUR * _batches_a_minute(job.objects / MINUTES_AN_HOUR)
     requests = job.objects + 2 * max(invocations, job.objects / _REQUEST_BATCH)
-    evaluator_s = job.objects * _WAIT_S + job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
-    looks = MINUTES_AN_HOUR * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
-    logs = invocations * _LOG_BYTES_AN_INVOCATION + MINUTES_AN_HOUR * _LOG_BYTES_A_LOOK
-    reads = MINUTES_AN_HOUR * job.nodes * (_state_units(job) / 4 + math.ceil(_state_units(job) / 4))
-    inapplicable = _OF_THE_COLLECTOR + job.nodes * _OF_THE_COLLECTOR_A_NODE
-    rows = len(RULE_NAMES) + 1 + job.nodes * _rows_of_a_node(job) - inapplicable
-    row_writes = rows * _SHOWS_AN_HOUR + inapplicable
+    evaluator_s = job.objects * (_MESSAGE_WAIT_S + _OBJECT_WAIT_S) + _evaluations(job) * _WRITE_WAIT_S
+    evaluator_s += job.nodes * MINUTES_AN_HOUR * job.lines * _EVALUATE_S_A_LINE
+    looks = job.looks * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
+    brief = max(invocations - _evaluations(job), 0.0)
+    logs = (
+        (invocations - brief) * _LOG_BYTES_AN_INVOCATION
+        + brief * _LOG_BYTES_A_BRIEF_ONE
+        + job.looks * _LOG_BYTES_A_LOOK
+    )
+    inapplicable = _OF_THE_COLLECTOR + job.nodes * _OF_THE_COLLECTOR_A_NODE + (0 if job.framework else _OF_FRAMEWORK)
+    rows = len(RULE_NAMES) + job.nodes * _rows_of_a_node(job) - inapplicable
+    row_writes = rows * _SHOWS_AN_HOUR + inapplicable + _REPORT_SHOWS_AN_HOUR
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         CostLine("EventBridge", "events of S3", job.objects, prices.event),
+        CostLine("EventBridge", "events of S3 when objects expire", job.objects, prices.event),
         CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
         CostLine("Lambda", "invocations of evaluate_objects", invocations, prices.invocation),
         CostLine(
@@ -251,16 +292,30 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
             evaluator_s * memory.evaluator_memory_mb / 1_024,
             prices.compute_gib_s,
         ),
-        CostLine("Lambda", "invocations of look_after_job", MINUTES_AN_HOUR, prices.invocation),
+        CostLine("Lambda", "invocations of look_after_job", job.looks, prices.invocation),
         CostLine("Lambda", "GiB-s of look_after_job", looks, prices.compute_gib_s),
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
         CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
         CostLine("DynamoDB", "write units of RuleState", row_writes * _ROW_UNITS, prices.write_unit),
-        CostLine("DynamoDB", "write units of Jobs", MINUTES_AN_HOUR, prices.write_unit),
-        CostLine("DynamoDB", "read units", reads, prices.read_unit),
+        CostLine("DynamoDB", "write units of Jobs", job.looks, prices.write_unit),
+        CostLine("DynamoDB", "read units", _reads(job, invocations), prices.read_unit),
         CostLine("CloudWatch", "GB of logs", logs / _GB, prices.log_gb),
-        CostLine("X-Ray", "traces", invocations, prices.trace),
+    )
+
+
+def _evaluations(job: Workload) -> float:
+    """Return how many evaluations of streams an hour takes: each of a framework object."""
+    return job.nodes * (job.evaluations + MINUTES_AN_HOUR * job.framework_objects)
+
+
+def _reads(job: Workload, invocations: float) -> float:
+    """Return the read units an hour: a node's item a message, the job's an invocation, and all of them a look."""
+    units = _state_units(job)
+    return (
+        job.nodes * MINUTES_AN_HOUR * math.ceil(units / 4)
+        + invocations
+        + job.looks * (1 + math.ceil(job.nodes * units / 4))
     )
 
 
@@ -290,10 +345,11 @@ def _state_units(job: Workload) -> int:
 
 
 def _state_writes(job: Workload) -> float:
-    """Return the write units of NodeState an hour: an item a node and minute, and the job's own."""
+    """Return the write units of NodeState an hour: a node's item for each evaluation, the job's own for each look."""
     framework = _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
-    own = math.ceil((2_000 + 60 * job.nodes) / 1024)
-    return MINUTES_AN_HOUR * (job.nodes * (_state_units(job) + framework) + own)
+    own = math.ceil((_OWN_STATE_BYTES + _OWN_STATE_BYTES_A_NODE * job.nodes) / 1024)
+    of_nodes = job.evaluations * _state_units(job) + MINUTES_AN_HOUR * framework
+    return job.nodes * of_nodes + job.looks * own
 
 
 def _rows_of_a_node(job: Workload) -> int:
@@ -323,15 +379,13 @@ def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
 def _listings(job: Workload) -> tuple[float, int]:
     """Return how many pages of keys a full report lists, and how many lists its plan leaves for the digests.
 
-    The plan lists a day once for all nodes. With few nodes, or for a day that is too large, each digest lists it.
+    The plan lists a day once for all nodes. With few nodes each digest lists it.
     """
     days, keys = math.ceil(job.hours / 24), job.objects * min(job.hours, 24.0)
     pages = _FOLDERS_LISTED + keys / _KEYS_A_PAGE
     if job.nodes < FEWEST_NODES:
         return job.nodes * days * pages, 0
-    if keys <= MOST_KEYS:
-        return days * pages, job.nodes * days
-    return days * (MOST_KEYS / _KEYS_A_PAGE + job.nodes * pages), 0
+    return days * pages, job.nodes * days * math.ceil(keys / MOST_KEYS)
 
 
 def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
@@ -347,18 +401,19 @@ def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
 
 def _idle(prices: UnitPrices, free: FreeTier, memory: FunctionMemory) -> tuple[CostLine, ...]:
     ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
+    canary_metrics = _CANARY_METRICS * CANARIES_A_MONTH / HOURS_A_MONTH
     polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * memory.tick_memory_mb / 1_024
     return (
         CostLine(
             "CloudWatch", "metrics that alarms read", ALARM_METRICS, prices.alarm_metric_month, free.alarm_metrics
         ),
-        CostLine("CloudWatch", "dashboards", DASHBOARDS, prices.dashboard_month, free.dashboards),
         CostLine("SQS", "requests of Lambda's pollers", polls, prices.queue_request, free.queue_requests),
-        CostLine("X-Ray", "traces of tick", ticks, prices.trace, free.traces),
         CostLine("Lambda", "invocations of tick", ticks, prices.invocation, free.invocations),
         CostLine("Lambda", "GiB-s of tick", compute, prices.compute_gib_s, free.compute_gib_s),
         CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb, free.log_gb),
-        CostLine("DynamoDB", "read units", ticks * 0.5, prices.read_unit),
+        CostLine("DynamoDB", "read units", ticks * _TICK_READ_UNITS, prices.read_unit),
+        CostLine("several", "canaries, with alert and report", CANARIES_A_MONTH, total(_fire(prices))),
+        CostLine("CloudWatch", "metrics in the canaries' hours", canary_metrics, prices.metric_month),
     )
 
 

@@ -31,8 +31,8 @@ class UnitPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     message : float
         One message published to SNS.
     log_gb, trace, metric_month, alarm_metric_month, dashboard_month : float
-        One GB of log events taken in; one X-Ray trace recorded; a month of one metric, of one metric that an alarm
-        reads, of one dashboard.
+        One GB of log events taken in; one X-Ray trace recorded, where the deployment sends any; a month of one metric,
+        of one metric that an alarm reads, of one dashboard, where the deployment has one.
     """
 
     event: float

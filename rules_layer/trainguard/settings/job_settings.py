@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from trainguard.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.job_policy import EVALUATION_EVERY_S, EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.settings import parsers
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.owners import OWNER_KINDS, TAGS_EXPECTED, read_tag_names
@@ -19,6 +19,7 @@ from trainguard.sources.named import named_source
 EVALUATE, STAGED, MUTED, QUIET_HOURS = "evaluate", "staged", "muted", "quiet-hours"
 TRAINING_RULES = "training-rules"
 SOURCE = "source"
+EVALUATION_EVERY = "evaluation-every-s"
 STOP_RULES, STOP_GRACE, STOP_DRY_RUN = "stop-rules", "stop-grace", "stop-dry-run"
 OWNER_SETTINGS: Mapping[str, str] = {kind: f"{kind}-tags" for kind in OWNER_KINDS}
 """Which tags name a job's owners, by the kind of owner."""
@@ -62,6 +63,7 @@ SETTING_READERS: Mapping[str, SettingReader] = {
     QUIET_HOURS: SettingReader(parsers.read_quiet_hours, parsers.QUIET_EXPECTED),
     TRAINING_RULES: SettingReader(parsers.read_training_rules, parsers.TRAINING_RULES_EXPECTED),
     SOURCE: SettingReader(read_source, SOURCE_EXPECTED),
+    EVALUATION_EVERY: SettingReader(parsers.read_evaluation_every_s, parsers.EVALUATION_EVERY_EXPECTED),
     STOP_RULES: SettingReader(parsers.read_rules, parsers.RULES_EXPECTED),
     STOP_GRACE: SettingReader(parsers.read_duration_s, parsers.DURATION_EXPECTED),
     STOP_DRY_RUN: SettingReader(parsers.read_flag, parsers.FLAG_EXPECTED),
@@ -114,6 +116,7 @@ def policy_of(job: str, values: Mapping[str, Any], origins: Mapping[str, str], *
             dry_run=values.get(STOP_DRY_RUN, False),
         ),
         source=values.get(SOURCE, ""),
+        evaluation_every_s=values.get(EVALUATION_EVERY, EVALUATION_EVERY_S),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from trainguard.job_policy import ALL, DAYS, QuietHours
+from trainguard.job_policy import ALL, DAYS, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S, QuietHours
 from trainguard.rules.parameters import canonical_rule
 from trainguard.rules.training.names import NAMES
 
@@ -27,6 +27,7 @@ RULES_EXPECTED = "names of rules parted by spaces, all, or none"
 TRAINING_RULES_EXPECTED = "names of rules of training health parted by spaces, all, or none"
 FLAG_EXPECTED = "true or false"
 DURATION_EXPECTED = f"a time from 0 to {LONGEST_GRACE_S / 3_600.0:g}h, such as 90s, 10m or 1h"
+EVALUATION_EVERY_EXPECTED = f"a time from {SHORTEST_EVALUATION_S:g} to {LONGEST_EVALUATION_S:g} seconds, such as 180"
 QUIET_EXPECTED = (
     "days, hours and a time zone, such as 'mon-fri 22:00-07:00 Europe/Berlin + sat sun 00:00-24:00', or none"
 )
@@ -63,6 +64,12 @@ def read_duration_s(text: str) -> float | None:
         return None
     seconds = float(found[1]) * _SECONDS[found[2]]
     return seconds if seconds <= LONGEST_GRACE_S else None
+
+
+def read_evaluation_every_s(text: str) -> float | None:
+    """Read how often a node is evaluated, seconds; None outside of what is possible."""
+    seconds = read_duration_s(text)
+    return seconds if seconds is not None and SHORTEST_EVALUATION_S <= seconds <= LONGEST_EVALUATION_S else None
 
 
 def read_quiet_hours(text: str) -> tuple[QuietHours, ...] | None:

@@ -18,6 +18,7 @@ MOST_REPORTS = 2_000_000
 NO_REPORT = "a line that is no report of neuron-monitor"
 TOO_MANY = f"reports beyond the first {MOST_REPORTS:,}"
 _MOST_CORES = 1_024
+_PETA = 1e15
 _LONGEST_PERIOD_S = 3_600.0
 _USUAL_PERIOD_S = 5.0
 
@@ -78,6 +79,7 @@ def _values(report: Mapping[str, Any]) -> tuple[float, dict[SeriesName, float]]:
             if core.isdecimal() and int(core) < _MOST_CORES and 0.0 <= used <= 100.0:
                 series = SeriesName("gpu", f"gpu{int(core)}", "GPUUtilization")
                 values[series] = min(values.get(series, 0.0) + used, 100.0)
+        _add_memory(entry, values)
     system = _mapping(report, "system_data")
     vcpus = _mapping(system, "vcpu_usage")
     period = period if math.isfinite(period) else _number(vcpus.get("period"), math.nan)
@@ -96,6 +98,16 @@ def _values(report: Mapping[str, Any]) -> tuple[float, dict[SeriesName, float]]:
         values[SeriesName("memory", "MemoryUsedPercent")] = 100.0 * taken / total
     usual = math.isfinite(period) and 0.0 < period <= _LONGEST_PERIOD_S
     return period if usual else _USUAL_PERIOD_S, values
+
+
+def _add_memory(entry: Any, values: dict[SeriesName, float]) -> None:
+    """Add the memory that a program has on each core."""
+    used = _mapping(_mapping(_mapping(entry, "report"), "memory_used"), "neuron_runtime_used_bytes")
+    for core, parts in _mapping(_mapping(used, "usage_breakdown"), "neuroncore_memory_usage").items():
+        amounts = [_number(each, math.nan) for each in _mapping({"": parts}, "").values()]
+        if amounts and core.isdecimal() and int(core) < _MOST_CORES and all(0.0 <= each < _PETA for each in amounts):
+            series = SeriesName("gpu", f"gpu{int(core)}.MemoryUsedBytes")
+            values[series] = values.get(series, 0.0) + sum(amounts)
 
 
 def _mapping(of: Any, name: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from trainguard.errors import StateCodecError
+from trainguard.errors import StateCodecError, StateDamagedError
 from trainguard.state import migrations
 from trainguard.telemetry.snapshots import FloatArray
 from trainguard.telemetry.unpack import UNREADABLE
@@ -90,7 +90,7 @@ def decode_state(item: str, codec: int, data: bytes, state_type: type[T]) -> T:
     Raises
     ------
     StateCodecError
-        When ``codec`` is none that this version reads, or the bytes are damaged.
+        When ``codec`` is none that this version reads; StateDamagedError when the bytes are damaged.
     """
     if codec > CODEC:
         raise StateCodecError(item, codec, f"this version reads {CODEC} and earlier: a later version wrote it")
@@ -105,7 +105,7 @@ def decode_state(item: str, codec: int, data: bytes, state_type: type[T]) -> T:
             )
         return msgspec.msgpack.decode(packed, type=state_type)
     except (zlib.error, *UNREADABLE) as fault:
-        raise StateCodecError(item, codec, f"damaged ({fault})") from fault
+        raise StateDamagedError(item, codec, f"damaged ({fault})") from fault
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -57,7 +57,7 @@ class StartUp(msgspec.Struct):
     points: list[PackedColumn] = msgspec.field(default_factory=list)
 
 
-class SampleWindowState(msgspec.Struct):
+class SampleWindowState(msgspec.Struct, omit_defaults=True):
     """Kept points in the form in which they are stored.
 
     ``first_active_at`` is the end of start-up, None before; ``start_up`` is there until then.

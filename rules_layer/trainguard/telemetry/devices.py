@@ -27,6 +27,9 @@ REMAPPING_FAILED = "RemappedRowsFailed"
 XID = "XID"
 XID_COUNT = "XIDCount"
 LOST = "Lost"
+UNANSWERED = "Unanswered"
+NVLINK_SENT, NVLINK_RECEIVED = "NVLinkTransmittedBytesPerSecond", "NVLinkReceivedBytesPerSecond"
+PCIE_SENT, PCIE_RECEIVED = "PCIeTransmittedBytesPerSecond", "PCIeReceivedBytesPerSecond"
 DISK_WRITE = "WriteThroughputInBytesPerSecond"
 DISK_READ = "ReadThroughputInBytesPerSecond"
 
@@ -52,9 +55,14 @@ _LARGEST = {
     REMAPPING_FAILED: _PETA,
     XID: 100_000.0,
     LOST: 1.0,
+    UNANSWERED: 1.0,
+    NVLINK_SENT: _PETA,
+    NVLINK_RECEIVED: _PETA,
+    PCIE_SENT: _PETA,
+    PCIE_RECEIVED: _PETA,
 }
 _OF_NODE = {DISK_WRITE: _PETA, DISK_READ: _PETA}
-_DEVICE = re.compile(r"(gpu\d{1,4}(?:\.mig\d{1,3})?)\.([A-Za-z]{1,40})(\d{0,6})")
+_DEVICE = re.compile(r"(gpu\d{1,4}(?:\.mig\d{1,3})?|neuron\d{1,4})\.([A-Za-z]{1,40})(\d{0,6})")
 
 
 @dataclass(frozen=True, slots=True)

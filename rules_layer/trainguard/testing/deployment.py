@@ -120,7 +120,7 @@ class Deployment:
                 ended_at=job.start + job.duration_s if status.is_final else None,
                 profiling_interval_ms=round(job.interval_s * 1_000),
                 framework_profiling=bool(job.events),
-                tags={},
+                tags={"trainguard:evaluation-every-s": "60"},
                 profile_uri=f"s3://{BUCKET}",
             )
         )

@@ -8,6 +8,7 @@ import msgspec
 from trainguard.errors import TimelinePartError
 from trainguard.timeline.axis import shown_axis
 from trainguard.timeline.detail import details_of
+from trainguard.timeline.device_series import device_forms
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.node_series import node_timeline
 from trainguard.timeline.phases import phases_of
@@ -50,18 +51,19 @@ def build_timelines(
     banded = _least_busy(nodes)
     steps, steps_left_out = step_timelines(nodes, shown)
     phases, phase_s = phases_of([node.steps for node in nodes], whole, started_at=started_at, ended_at=ended_at)
-    left_out = [*_thinned(nodes, banded), *steps_left_out, *_not_shown(nodes)]
+    forms, devices_left_out = device_forms(nodes, shown.stop - shown.first)
+    left_out = [*_thinned(nodes, banded), *devices_left_out, *steps_left_out, *_not_shown(nodes)]
     if phase_s > whole.bucket_s:
         left_out.append(f"Phases are shown in steps of {phase_s:.0f} s: there are more than can be shown.")
     built = Timelines(
         axis=shown.axis(whole),
-        nodes=[node_timeline(node, shown, banded) for node in nodes],
+        nodes=[node_timeline(node, shown, banded, forms=forms) for node in nodes],
         steps=steps,
         phases=phases,
         marks=list(marks),
         left_out=left_out,
     )
-    return msgspec.structs.replace(built, detail=details_of(fine, built, banded))
+    return msgspec.structs.replace(built, detail=details_of(fine, built, banded, forms))
 
 
 def merged(digests: Iterable[NodeDigest]) -> list[NodeDigest]:

@@ -7,6 +7,9 @@ onset on.
 import math
 from collections.abc import Collection, Iterator, Sequence
 
+from trainguard.timeline.device_series import FLOAT_BYTES as _FLOAT_BYTES
+from trainguard.timeline.device_series import PERCENT_BYTES as _PERCENT_BYTES
+from trainguard.timeline.device_series import DeviceForms, bytes_a_bucket, bytes_taken
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.node_series import node_timeline
 from trainguard.timeline.series import Band, Mark, NodeTimeline, TimeAxis, TimelineDetail, Timelines
@@ -26,14 +29,14 @@ BEFORE, AFTER = 0.25, 0.1
 """What is shown before an episode and after it, as a share of its length."""
 
 LEAST_AROUND_S = 120.0
-_PERCENT_BYTES, _FLOAT_BYTES = 4 / 3, 16 / 3
-"""A value as base64 on the page: of a percentage one byte, of anything else four."""
-
 _RANKS = ("critical", "high", "medium", "low")
 
 
 def details_of(
-    digests: Sequence[NodeDigest], shown: Timelines, banded: Collection[tuple[str, str]]
+    digests: Sequence[NodeDigest],
+    shown: Timelines,
+    banded: Collection[tuple[str, str]],
+    forms: DeviceForms | None = None,
 ) -> list[TimelineDetail]:
     """Return the parts to show finely, in order of time; none where ``shown`` is as fine as the digests are.
 
@@ -45,20 +48,24 @@ def details_of(
         What is shown of the whole job; the episodes are its marks.
     banded : collection of (str, str)
         The GPUs, as (node, GPU), of which the lowest and the highest utilization is told where there is room for it.
+    forms : mapping of str to bool, optional
+        Which further series are shown, and how.
     """
+    forms = forms or {}
     axis = digests[0].axis
     if axis.bucket_s >= shown.axis.bucket_s:
         return []
     names = NODE_BYTES * len(digests) + GPU_BYTES * sum(len(digest.tables["gpu"].keys) for digest in digests)
+    names += bytes_a_bucket(digests, forms)[1]
     room = MAX_PAGE_BYTES - _packed_bytes(shown) - 2 * names
     whole = _buckets(axis, shown.axis.start, shown.axis.start + shown.axis.buckets * shown.axis.bucket_s)
     for told in (banded, ()):
-        if (whole.stop - whole.first) * _bytes_a_bucket(digests, told) <= room:
-            return [_detail(digests, whole, told)]
-    a_bucket = _bytes_a_bucket(digests, ())
+        if (whole.stop - whole.first) * _bytes_a_bucket(digests, told, forms) <= room:
+            return [_detail(digests, whole, told, forms)]
+    a_bucket = _bytes_a_bucket(digests, (), forms)
     overhead = math.ceil(names / a_bucket)
     parts = _around(shown.marks, axis, whole, int(room / a_bucket) + overhead, overhead)
-    return [_detail(digests, part, ()) for part in parts]
+    return [_detail(digests, part, (), forms) for part in parts]
 
 
 def _around(marks: Sequence[Mark], axis: TimeAxis, whole: Shown, fitting: int, overhead: int) -> list[Shown]:
@@ -101,10 +108,12 @@ def _buckets(axis: TimeAxis, start: float, end: float) -> Shown:
     return Shown(first, min(max(stop, first + 1), axis.buckets))
 
 
-def _detail(digests: Sequence[NodeDigest], part: Shown, banded: Collection[tuple[str, str]]) -> TimelineDetail:
+def _detail(
+    digests: Sequence[NodeDigest], part: Shown, banded: Collection[tuple[str, str]], forms: DeviceForms
+) -> TimelineDetail:
     return TimelineDetail(
         axis=part.axis(digests[0].axis),
-        nodes=[node_timeline(digest, part, banded, brief=True) for digest in digests],
+        nodes=[node_timeline(digest, part, banded, brief=True, forms=forms) for digest in digests],
     )
 
 
@@ -112,7 +121,7 @@ def _rank(severity: str | None) -> int:
     return _RANKS.index(severity) if severity in _RANKS else len(_RANKS)
 
 
-def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str, str]]) -> float:
+def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str, str]], forms: DeviceForms) -> float:
     """Return what a bucket of a detail takes on the page."""
     percents, floats = 2 * len(banded), 0
     for digest in digests:
@@ -120,7 +129,7 @@ def _bytes_a_bucket(digests: Sequence[NodeDigest], banded: Collection[tuple[str,
         percents += len(tables["gpu"].keys) + len(tables["gpu_memory"].keys) + len(tables["host_memory"].keys)
         percents += 2 * (len(tables["cpu"].keys) + len(tables["io_wait"].keys))
         floats += 1 if tables["network"].keys else 0
-    return max(_PERCENT_BYTES * percents + _FLOAT_BYTES * floats, _PERCENT_BYTES)
+    return max(_PERCENT_BYTES * percents + _FLOAT_BYTES * floats + bytes_a_bucket(digests, forms)[0], _PERCENT_BYTES)
 
 
 def _packed_bytes(timelines: Timelines) -> float:
@@ -137,7 +146,7 @@ def _node_bytes(node: NodeTimeline) -> float:
         node.host_memory,
         *(band for gpu in node.gpus for band in (gpu.utilization, gpu.memory)),
     ]
-    return _band_bytes(bands, _PERCENT_BYTES) + _band_bytes([node.network], _FLOAT_BYTES)
+    return _band_bytes(bands, _PERCENT_BYTES) + _band_bytes([node.network], _FLOAT_BYTES) + bytes_taken(node.devices)
 
 
 def _band_bytes(bands: Sequence[Band | None], each: float) -> float:

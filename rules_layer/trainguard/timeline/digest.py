@@ -8,11 +8,13 @@ import msgspec
 import numpy as np
 
 from trainguard.errors import TimelinePartError
+from trainguard.telemetry.devices import DeviceSamples
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import FloatArray, IntArray
 from trainguard.telemetry.system import MAX_SERIES, Samples, Series, series_order
 from trainguard.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.timeline.buckets import BucketTable, Key, StoredTable
+from trainguard.timeline.device_kinds import KIND_LIMITS, device_series
 from trainguard.timeline.series import TimeAxis
 from trainguard.timeline.steps import StepDigest, StoredSteps
 
@@ -25,7 +27,7 @@ MAX_RATE = 10**12
 MOST_BUCKETS = FINER * MAX_BUCKETS
 """No axis of a digest is longer."""
 
-_LIMITS = MAX_SERIES | {"cpu": 1, "io_wait": 1}
+_LIMITS = MAX_SERIES | {"cpu": 1, "io_wait": 1} | KIND_LIMITS
 """Series of each kind; cores are one, of which the mean and the busiest is shown."""
 
 _MAGIC = b"TGTL"
@@ -54,7 +56,7 @@ class NodeDigest:
     Attributes
     ----------
     tables : dict of str to BucketTable
-        By the kind of series, as MAX_SERIES has them; hundredths of a percent, bytes per second of kind network.
+        By the kind of series, as MAX_SERIES has them; hundredths of a percent, bytes per second of rates.
     steps : StepDigest
     outside : int
         Samples that lie before the axis or after it.
@@ -69,6 +71,7 @@ class NodeDigest:
 
     def add_samples(self, samples: Samples) -> None:
         """Add one object of system metrics."""
+        self._add_devices(samples.devices)
         buckets = np.floor((samples.times - self.axis.start) / self.axis.bucket_s)
         inside = (buckets >= 0) & (buckets < self.axis.buckets)
         if inside.all():
@@ -83,6 +86,17 @@ class NodeDigest:
             kind = _KINDS[number]
             keys, index = _keys_of(kind, samples.table)
             self.tables[kind].add(keys, index[series[rows]], places[rows], _whole(kind, values[rows]))
+
+    def _add_devices(self, devices: DeviceSamples) -> None:
+        """Add further series; what lies outside the axis is counted with the managed ones of its object."""
+        for kind, key, times, values in device_series(devices):
+            places = np.floor((times - self.axis.start) / self.axis.bucket_s)
+            inside = (places >= 0) & (places < self.axis.buckets)
+            scaled = values[inside] * (1 if kind.is_rate else HUNDREDTHS)
+            whole: IntArray = np.rint(np.clip(scaled, 0, MAX_RATE)).astype(np.int64)
+            self.tables[kind.name].add(
+                [key], np.zeros(whole.size, dtype=np.int64), places[inside].astype(np.int64), whole
+            )
 
     def add_events(self, events: FrameworkEvents) -> None:
         """Add one framework object, of which steps alone are used."""

@@ -2,13 +2,19 @@
 
 from collections.abc import Collection
 
+from trainguard.timeline.device_series import DeviceForms, device_timelines
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import Band, GpuTimeline, NodeTimeline
 from trainguard.timeline.series_builder import Shown, one_or_none, percents, rate_of_all
 
 
 def node_timeline(
-    digest: NodeDigest, shown: Shown, banded: Collection[tuple[str, str]], *, brief: bool = False
+    digest: NodeDigest,
+    shown: Shown,
+    banded: Collection[tuple[str, str]],
+    *,
+    brief: bool = False,
+    forms: DeviceForms | None = None,
 ) -> NodeTimeline:
     """Return a node's series.
 
@@ -21,6 +27,8 @@ def node_timeline(
         The GPUs, as (node, GPU), of which the lowest and the highest utilization is told.
     brief : bool
         Whether memory, of the GPUs and of the node, is told as means alone.
+    forms : mapping of str to bool, optional
+        Which further series are shown, and how; none by default.
     """
     tables = digest.tables
 
@@ -35,6 +43,7 @@ def node_timeline(
         io_wait=cores("io_wait"),
         host_memory=one_or_none(memory, lambda row: percents(memory, row, shown, low=not brief, high=not brief)),
         network=rate_of_all(tables["network"], shown),
+        devices=device_timelines(digest, shown, forms or {}),
     )
 
 

@@ -37,6 +37,18 @@ class GpuTimeline(msgspec.Struct, frozen=True, kw_only=True):
     memory: Band | None = None
 
 
+class DeviceTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A further quantity of one GPU, or where ``gpu`` is None the mean of a node's GPUs; means of the buckets alone.
+
+    ``kind`` is ``sm_activity`` or ``memory_used`` (percent), ``power`` (watts), ``sm_clock`` (MHz), ``temperature``
+    (°C), ``nvlink`` or ``pcie`` (bytes per second, both directions).
+    """
+
+    kind: str
+    gpu: str | None
+    band: Band
+
+
 class NodeTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """One node. What was not collected is None.
 
@@ -50,6 +62,8 @@ class NodeTimeline(msgspec.Struct, frozen=True, kw_only=True):
         Percent of the node's memory in use.
     network : Band or None
         Bytes per second, all devices together.
+    devices : list of DeviceTimeline
+        Further quantities of the GPUs, by kind; those that were collected and have room.
     """
 
     node: str
@@ -58,6 +72,7 @@ class NodeTimeline(msgspec.Struct, frozen=True, kw_only=True):
     io_wait: Band | None = None
     host_memory: Band | None = None
     network: Band | None = None
+    devices: list[DeviceTimeline] = []
 
 
 class SlowStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,20 @@ def rate_of_all(table: BucketTable, shown: Shown) -> Band | None:
     return Band(mean=_listed(np.rint(total).astype(np.int64), present))
 
 
+def mean_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown, gpus: int = 1) -> Band:
+    """Return the mean of all values of some series in each bucket, of hundredths, to a tenth."""
+    del gpus
+    counts, totals = (shown.of(column[list(rows)]).sum(axis=0) for column in (table.counts, table.totals))
+    return Band(mean=_values(totals / np.maximum(counts, 1) / HUNDREDTHS, counts > 0, _PERCENT_DECIMALS))
+
+
+def rate_of_rows(table: BucketTable, rows: Sequence[int], shown: Shown, gpus: int = 1) -> Band:
+    """Return the sum of some series' means in each bucket, a share for each of ``gpus``, to a whole number."""
+    present = (shown.of(table.counts[list(rows)]) > 0).any(axis=0)
+    total = np.sum([_means(table, row, shown) for row in rows], axis=0) / gpus
+    return Band(mean=_listed(np.rint(total).astype(np.int64), present))
+
+
 def used_buckets(tables: Sequence[BucketTable]) -> tuple[int, int] | None:
     """Return the first and the last bucket in which a table has a value; None when there is none."""
     used = np.flatnonzero(np.any([table.counts.any(axis=0) for table in tables], axis=0))

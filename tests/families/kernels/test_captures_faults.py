@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.captures import FIRST, HELD_UP, Live, capture
 from tests.support.small_job import BUCKET, Upload
+from trainguard.families.kernels import session
 from trainguard.families.kernels.session import AGAIN_S, MOST_ATTEMPTS, MOST_BACKLOG
 from trainguard.kernels.captures.verdict import CaptureVerdict, decode_verdict
 from trainguard.records import JobStatus, Status
@@ -132,7 +133,7 @@ def test_given_an_evaluator_that_dies_half_way_when_it_is_repeated_then_one_exec
     live = Live()
     live.write(capture(delay_us=HELD_UP))
     live.until(FIRST + 300.0)
-    live.net.doomed = [calls] * 6
+    live.net.doomed = [calls] * 20
     live.until(SETTLED + 2_400.0)
     assert live.net.crashes
     assert len(live.machine.ran) == 1
@@ -197,3 +198,16 @@ def test_given_a_job_that_ends_right_after_its_capture_when_closed_then_it_is_ju
     assert live.rows()["LateRank"].status is Status.FIRED
     assert "kernels/LateRank" in live.fires()
     assert len(live.world.reports.started) >= 2
+
+
+def test_given_captures_without_end_when_a_job_has_had_its_executions_then_later_ones_are_counted_and_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "MOST_CAPTURE_EXECUTIONS", 2)
+    live = Live()
+    for number in range(4):
+        live.write(capture(at=FIRST + 1_800.0 * number))
+        live.until(SETTLED + 1_800.0 * number)
+    assert len(live.machine.ran) == 2
+    assert live.record.counters["captures_passed_over"] == 2
+    assert "2 captures_passed_over" in live.rows()["LateRank"].finding.reason

@@ -187,6 +187,7 @@ def _functions() -> dict[Question, Answer]:
             "LastUpdateStatus": "Successful",
             "Environment": properties["Environment"],
             "LoggingConfig": properties["LoggingConfig"],
+            "MemorySize": properties["MemorySize"],
         }
 
     mapping = {
@@ -324,6 +325,7 @@ def _events() -> dict[Question, Answer]:
 def _stores() -> dict[Question, Answer]:
     def table(given: Given) -> dict[str, Any]:
         described = {"TableName": given["TableName"], "TableStatus": "ACTIVE", "ItemCount": 1234}
+        described |= {"OnDemandThroughput": {"MaxWriteRequestUnits": 2_000}}
         indices = [{"IndexName": "ActiveJobs", "IndexStatus": "ACTIVE"}]
         jobs = given["TableName"] == outputs()["JobsTable"]
         return {"Table": described | ({"GlobalSecondaryIndexes": indices} if jobs else {})}

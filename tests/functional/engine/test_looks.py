@@ -17,7 +17,7 @@ from trainguard.engine.tick.job_care import JobCare
 from trainguard.engine.tick.tick import DOUBTED_EVERY, TICK_S, WAVE, Tick
 from trainguard.families.installed import FAMILIES
 from trainguard.ports import JobLook, Timing
-from trainguard.records import JobStatus, Status, StreamKey
+from trainguard.records import JobRecord, JobStatus, Status, StreamKey
 from trainguard.state.codec import decode_state
 
 JOBS, HUGE_NODES = 300, 200
@@ -109,7 +109,7 @@ def test_given_a_huge_job_when_the_tick_comes_then_it_costs_the_tick_one_request
     world, now = fleet
     before = len(world.faults.calls)
     tick_of(world, now).run()
-    assert Counter(world.faults.calls[before:]) == {"Jobs.active": 1, "JobLooks.send": JOBS}
+    assert Counter(world.faults.calls[before:]) == {"Jobs.urgent": 1, "Jobs.calm": 1, "JobLooks.send": JOBS}
 
 
 def test_given_a_tick_without_time_for_all_when_the_next_ones_come_then_no_job_is_left_out_for_good(
@@ -221,3 +221,16 @@ def test_given_a_second_look_between_any_two_requests_of_a_first_when_both_end_t
         assert care_of(world, first.at).attempt(first).failed is None
         assert not world.faults.pending
         assert effects(world) == expected, f"between: {operation} {nth}"
+
+
+def test_given_invented_jobs_of_places_when_a_tick_has_little_time_then_sagemakers_are_looked_after_first() -> None:
+    world = MemoryWorld()
+    for number in range(100):
+        world.jobs.register(JobRecord(f"a{number:03}@team/", "unknown:a", "profiles", "team/"))
+    for number in range(15):
+        world.jobs.register(JobRecord(f"job-{number}", "arn:job", "profiles", ""))
+    for minute in range(3):
+        tick_of(world, 6_000.0 + TICK_S * minute, iter([True, False]).__next__).run()
+        names = [look.job for look in world.looks.drain()]
+        assert sum("@" not in name for name in names) == 15
+        assert len(names) == 20

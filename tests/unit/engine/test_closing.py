@@ -111,7 +111,7 @@ def test_given_many_outside_jobs_when_ticks_come_then_each_asks_about_its_share_
     for number in range(100):
         network.world.jobs.register(JobRecord(f"run-{number}", f"unknown:run-{number}", BUCKET, ""))
     asked = []
-    for _ in range(10):
+    for _ in range(12):
         before = questions(network)
         network.tick()
         asked.append(questions(network) - before)

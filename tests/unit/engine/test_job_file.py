@@ -281,3 +281,38 @@ def test_given_a_job_that_registered_and_never_wrote_when_a_day_has_passed_then_
     settle(network, 5)
     assert network.job().active is False
     assert row(network, "LowGPUUtilization").finding.reason == "Ended without a profile: no object of it could be read."
+
+
+def write_status(network: Network, node: str) -> None:
+    network.put(Upload(network.now, f"{JOB}/collector/{node}.status.json", b"{}"))
+
+
+def test_given_collectors_of_which_none_ends_the_job_when_all_are_silent_for_ten_minutes_then_it_is_closed() -> None:
+    network = outside()
+    tell(network, file(status="InProgress", instance_count=2))
+    arrive(network, SYSTEM_1[:6])
+    write_status(network, "algo-1")
+    network.now += 180.0
+    write_status(network, "algo-2")
+    settle(network, 9)
+    assert network.job().active is True
+    settle(network, 12)
+    assert network.job().active is False
+
+
+def test_given_a_collector_that_writes_its_status_when_the_others_are_silent_then_the_job_goes_on() -> None:
+    network = outside()
+    tell(network, file(status="InProgress", instance_count=2))
+    arrive(network, SYSTEM_1[:6])
+    write_status(network, "algo-1")
+    for _ in range(5):
+        settle(network, 6)
+        write_status(network, "algo-2")
+    assert network.job().active is True
+
+
+def test_given_no_collector_when_a_job_is_silent_then_it_is_not_closed_before_a_day() -> None:
+    network = outside()
+    arrive(network, SYSTEM_1[:6])
+    settle(network, 30)
+    assert network.job().active is True

@@ -17,8 +17,9 @@ from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.job_verdict import STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
-from trainguard.rules.low_gpu_output import QUIET_MEAN
-from trainguard.rules.low_gpu_utilization import IDLE_TIME, P95
+from trainguard.rules.low_gpu_held_output import HELD_TIME
+from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import P95
 from trainguard.stores import StoredRow
 
 NOW = MONDAY + 10 * HOUR_S
@@ -84,6 +85,13 @@ def test_given_a_node_that_idles_beside_one_that_works_when_asked_then_it_is_nam
     assert said(RUNNING, *idle(RUNNING, P95.what, None)).idle_nodes == []
     ended = job(nodes=2)
     assert said(ended, *idle(ended)).idle_nodes == []
+
+
+def test_given_idle_nodes_when_one_holds_memory_then_the_job_is_idle_and_that_node_is_named() -> None:
+    verdict = said(RUNNING, *idle(RUNNING, HELD_TIME.what, IDLE_TIME.what))
+    assert (verdict.verdict, verdict.idle_nodes) == (Verdict.IDLE, ["algo-1", "algo-2"])
+    assert verdict.memory_held_on == ["algo-1"]
+    assert said(job(nodes=2), *idle(job(nodes=2), HELD_TIME.what)).memory_held_on == []
 
 
 def test_given_findings_when_asked_then_what_costs_is_waste_and_what_does_not_is_a_risk() -> None:
@@ -152,12 +160,19 @@ def test_given_how_long_it_lasts_when_asked_then_certainty_follows(lasted: float
     [
         ({"stop_allowed": True}, WouldDo.STOP, "allowed a stop by LowGPUUtilization"),
         ({}, WouldDo.ALERT, "has not allowed stops"),
+        ({"resources": ("batch-job/1-2",)}, WouldDo.ALERT, "by the tags of the 1 batch job that"),
+        ({"resources": ("instance/i-1", "instance/i-2")}, WouldDo.ALERT, "by the tags of the 2 instances that"),
+        (
+            {"resources": ("batch-job/1",), "policy": JobPolicy(stops=StopPolicy(dry_run=True))},
+            WouldDo.ALERT,
+            "dry run",
+        ),
         ({"stop_allowed": True, "policy": JobPolicy(stops=StopPolicy(rules=("Dataloader",)))}, WouldDo.ALERT, LOW),
         ({"stop_allowed": True, "policy": JobPolicy(stops=StopPolicy(dry_run=True))}, WouldDo.ALERT, "dry run"),
         ({"stop_allowed": True, "policy": JobPolicy(alerts=AlertPolicy(staged=("all",)))}, WouldDo.NOTHING, "staged"),
         ({"stop_allowed": True, "active": False, "status": JobStatus.STOPPED}, WouldDo.NOTHING, "has ended"),
     ],
-    ids=["allowed", "not allowed", "other rule", "dry run", "staged", "ended"],
+    ids=["allowed", "not allowed", "batch", "instances", "batch, dry run", "other rule", "dry run", "staged", "ended"],
 )
 def test_given_the_owner_s_settings_when_asked_then_what_would_be_done_follows(
     changes: dict[str, Any], expected: WouldDo, why: str

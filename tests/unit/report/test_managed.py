@@ -29,13 +29,13 @@ def test_given_documented_defaults_when_shown_then_the_managed_parameters_come_f
 
 def test_given_parameters_that_are_added_here_when_set_then_they_follow() -> None:
     shown = text_of("LowGPUUtilization", threshold_p95="70.5", patience="90", scan_interval_us="60000000")
-    assert shown == "threshold_p95:70.5\nthreshold_p5:10\nwindow:500\npatience:90\nthreshold_sm:20"
+    assert shown == "threshold_p95:70.5\nthreshold_p5:10\nwindow:500\npatience:90\nthreshold_sm:20\nthreshold_memory:10"
     assert text_of("CPUBottleneck").endswith("patience:100\ngpu_fraction:0.5")
 
 
 def test_given_seconds_when_shown_then_they_are_the_points_of_the_managed_services_sampling() -> None:
     shown = text_of("LowGPUUtilization", patience_s="90", window_s="60")
-    assert shown == "threshold_p95:70\nthreshold_p5:10\nwindow:120\npatience:180\nthreshold_sm:20"
+    assert shown == "threshold_p95:70\nthreshold_p5:10\nwindow:120\npatience:180\nthreshold_sm:20\nthreshold_memory:10"
 
 
 def test_given_a_rule_whose_configuration_is_at_fault_when_shown_then_there_is_nothing_to_show() -> None:

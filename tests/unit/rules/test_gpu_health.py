@@ -55,6 +55,45 @@ def test_given_a_healthy_node_at_its_power_limit_when_judged_then_it_is_ok() -> 
     assert (said.status, said.reason) == (Status.OK, "4 GPUs of algo-1 reported no fault in 20 minutes.")
 
 
+@pytest.mark.parametrize(("minutes", "status"), [(2, Status.OK), (3, Status.FIRED)])
+def test_given_a_driver_that_does_not_answer_for_a_gpu_when_three_minutes_passed_then_it_fires(
+    minutes: int, status: Status
+) -> None:
+    silent = {"gpu2": 1.0}
+    said = last(lambda minute: {"Unanswered": silent} if minute >= 20 - minutes else readings(Unanswered={"gpu2": 0.0}))
+    assert said.status is status
+    if status is Status.FIRED:
+        assert said.reason == "the driver has not answered for gpu2 on algo-1 in 3 minutes."
+        assert (said.worst, said.gpus) == ("gpu2", ("gpu2",))
+
+
+def test_given_a_gpu_that_answers_again_when_judged_then_it_is_ok() -> None:
+    at = lambda minute: readings(Unanswered={"gpu2": float(5 <= minute < 15)})  # noqa: E731
+    said = judge(at)
+    assert said.results[14].status is Status.FIRED
+    assert said.last.status is Status.OK
+
+
+def test_given_a_neuron_device_when_it_has_uncorrectable_errors_then_it_fires_and_names_it() -> None:
+    def at(minute: int) -> Readings:
+        return {"ECCUncorrectedErrors": {"neuron0": 4.0, "neuron1": 6.0 if minute >= 10 else 4.0}}
+
+    said = judge(at)
+    assert said.results[9].status is Status.OK
+    assert said.results[9].reason == "2 Neuron devices of algo-1 reported no fault in 10 minutes."
+    assert said.last.reason == "neuron1 on algo-1 had 2 uncorrectable ECC errors during the job."
+
+
+def test_given_cores_of_neuron_devices_when_their_program_has_ended_then_none_has_vanished() -> None:
+    def at(minute: int) -> Readings:
+        used = {"MemoryUsedBytes": {"gpu0": 1e9}} if minute < 5 else {}
+        return {"ECCUncorrectedErrors": {"neuron0": 0.0}, **used}
+
+    node = Rows([[90.0]] * 5 + [[float("nan")]] * 10).series()
+    said = replay_devices(GPUHealth(), GPUHealthParameters(), node, at)
+    assert {result.status for result in said.results} == {Status.OK}
+
+
 def test_given_a_managed_profile_when_judged_then_the_rule_does_not_apply_and_says_why() -> None:
     said = last(lambda _: {})
     assert said.status is Status.NOT_APPLICABLE

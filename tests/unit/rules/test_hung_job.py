@@ -10,13 +10,14 @@ from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
 from tests.unit.rules.node_replay import JOB_START, NodeSeries
 from trainguard.records import Status
 from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_steps import Progress, ProgressState
+from trainguard.rules.hung_steps import Progress, ProgressState, behind
 from trainguard.rules.hung_watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
 
 WORK_W, HUNG_W, IDLE_W = 400.0, 110.0, 70.0
 HANG = 20
+PACE_US = 50_000
 Minute = tuple[Sequence[float], Sequence[float]]
 """Utilization, and power in watts, of each GPU."""
 
@@ -58,7 +59,7 @@ def over(
 ) -> RuleResult:
     """Judge a job of several nodes; steps are, by process, the minute in which the newest ended, and its number."""
     progress = {
-        name: Progress(round((JOB_START + 60.0 * minute) * 1e6), str(number), number)
+        name: Progress(round((JOB_START + 60.0 * minute) * 1e6), str(number), number, PACE_US)
         for name, (minute, number) in (steps or {}).items()
     }
     nodes = {}
@@ -139,6 +140,26 @@ def test_given_ranks_that_are_behind_when_judged_then_they_are_named_first() -> 
     said = over(standing(4), steps=steps)
     assert "; behind in steps: algo-1-rank1." in said.reason
     assert said.worst == "algo-1-rank1"
+
+
+@pytest.mark.parametrize(
+    ("processes", "late"),
+    [
+        ({"n-rank0": (500, 2_000, "TRAIN"), "n-rank1": (495, 2_000, "TRAIN")}, []),
+        ({"n-rank0": (500, 2_000, "TRAIN"), "n-rank1": (494, 2_000, "TRAIN")}, ["n-rank1"]),
+        ({"n-71": (500, 50_000, "TRAIN"), "n-72": (480, 50_000, "TRAIN")}, []),
+        ({"n-71": (5_000, 50_000, "TRAIN"), "n-72": (480, 50_000, "TRAIN")}, ["n-72"]),
+        ({"n-rank0": (500, 50_000, "TRAIN"), "n-rank1": (2, 50_000, "EVAL")}, []),
+        ({"n-rank0": (500, 0, "TRAIN"), "n-rank1": (2, 0, "TRAIN")}, []),
+    ],
+)
+def test_given_steps_that_may_not_be_written_when_ranks_are_compared_then_nobody_is_named_for_them(
+    processes: dict[str, tuple[int, int, str]], late: list[str]
+) -> None:
+    found = {
+        name: Progress(1, str(number), number, pace_us, mode) for name, (number, pace_us, mode) in processes.items()
+    }
+    assert behind(found) == late
 
 
 def test_given_objects_that_wait_when_judged_then_no_rank_is_called_behind() -> None:

@@ -6,8 +6,7 @@ import pytest
 from tests.unit.rules.node_replay import JOB_START, NODE, series
 from tests.unit.rules.test_low_gpu_utilization import idle, judge, minutely, training
 from trainguard.records import Status
-from trainguard.rules.low_gpu_output import QUIET_MEAN
-from trainguard.rules.low_gpu_utilization import IDLE_TIME
+from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
 
 
 def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_and_not_before() -> None:

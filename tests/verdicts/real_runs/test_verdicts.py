@@ -4,11 +4,12 @@ import pytest
 
 from tests.verdicts.real_runs.labels import labels
 from tests.verdicts.real_runs.product import say
-from tests.verdicts.real_runs.scoring import score
+from tests.verdicts.real_runs.scoring import is_to_be_named, score
 
 pytestmark = pytest.mark.verdicts
 
 HEALTHY = [run for run, label in labels().items() if label.outcome == "healthy"]
+WASTED = [run for run, label in labels().items() if is_to_be_named(label)]
 
 
 @pytest.mark.parametrize("run", HEALTHY)
@@ -24,3 +25,8 @@ def test_given_a_run_when_judged_then_nothing_false_is_said_of_it(run: str) -> N
 @pytest.mark.parametrize("run", labels())
 def test_given_a_run_when_judged_then_all_of_its_profile_was_read(run: str) -> None:
     assert say(run).unread == {}
+
+
+@pytest.mark.parametrize("run", WASTED)
+def test_given_a_long_run_that_is_wasted_when_judged_then_a_finding_names_it_first(run: str) -> None:
+    assert score(labels()[run], say(run)).named

@@ -10,6 +10,8 @@ from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.records import MOST_TUNED_JOBS, JobRecord, TunedJob, TuningJobRecord
 
+HOUR_S = 3_600.0
+
 
 class MemoryJobs:
     """Twin of DynamoJobs; thread-safe, its conditional writes are atomic."""
@@ -19,6 +21,7 @@ class MemoryJobs:
         self._lock = threading.RLock()
         self._records: dict[str, JobRecord] = {}
         self._tuning_jobs: dict[str, TuningJobRecord] = {}
+        self._met: dict[int, int] = {}
 
     def load(self, job: str) -> JobRecord | None:
         """Return the job's item, or None."""
@@ -61,6 +64,7 @@ class MemoryJobs:
                 secondary_status=update.secondary_status,
                 active=update.active,
                 closing=update.closing,
+                urgent=update.urgent,
                 close_asks=update.close_asks,
                 close_asked_at=update.close_asked_at,
                 file_fault=update.file_fault,
@@ -91,10 +95,55 @@ class MemoryJobs:
             if stored is not None and (stored.generation, stored.episodes.get(rule, 0)) == (generation, seen):
                 self._records[job] = frozen_record(stored, episodes={**stored.episodes, rule: seen + 1})
 
+    def admit_stream(self, job: str, most: int) -> bool:
+        """Count one more stream of a unit that SageMaker does not name; False, which is noted, at ``most``."""
+        with self._faults.call("Jobs.admit_stream"), self._lock:
+            stored = self._records.get(job)
+            if stored is None:
+                return True
+            admitted = stored.other_streams < most
+            more = {"other_streams": stored.other_streams + 1} if admitted else {"streams_left_out": True}
+            self._records[job] = frozen_record(stored, **more)
+            return admitted
+
+    def recount_streams(self, job: str, seen: int, actual: int) -> None:
+        """Set the number of such streams if it is still ``seen``."""
+        with self._faults.call("Jobs.recount_streams"), self._lock:
+            stored = self._records.get(job)
+            if stored is not None and stored.other_streams == seen:
+                self._records[job] = frozen_record(stored, other_streams=actual)
+
+    def meet(self, at: float, most: int) -> bool:
+        """Count one more name that objects brought, in the hour of ``at``; False when there are ``most``."""
+        with self._faults.call("Jobs.meet"), self._lock:
+            hour = int(at // HOUR_S)
+            met = self._met.get(hour, 0)
+            if met >= most:
+                return False
+            self._met[hour] = met + 1
+            return True
+
     def active(self) -> list[str]:
         """Names of the jobs that are not closed, in order."""
         with self._faults.call("Jobs.active"), self._lock:
             return sorted(job for job, record in self._records.items() if record.active)
+
+    def urgent(self) -> list[str]:
+        """Names of those of them that are looked at each minute, in order."""
+        with self._faults.call("Jobs.urgent"), self._lock:
+            return sorted(job for job, record in self._records.items() if record.active and record.urgent)
+
+    def calm(self) -> list[str]:
+        """Names of the other ones, in order."""
+        with self._faults.call("Jobs.calm"), self._lock:
+            return sorted(job for job, record in self._records.items() if record.active and not record.urgent)
+
+    def set_urgent(self, job: str, *, urgent: bool) -> None:
+        """Let an active job be looked at each minute, or not; one that is closing always is."""
+        with self._faults.call("Jobs.set_urgent"), self._lock:
+            stored = self._records.get(job)
+            if stored is not None and stored.active and not stored.closing:
+                self._records[job] = frozen_record(stored, urgent=urgent)
 
     def all(self) -> Iterator[JobRecord]:
         """Iterate over every job, page by page and in no order; here a page holds them all."""

@@ -49,3 +49,8 @@ class MemoryNodeStates:
         with self._faults.call("NodeStates.of_job"), self._lock:
             records = [record for key, record in self._records.items() if key.job == job]
         return sorted(records, key=lambda record: record.key.node_kind)
+
+    def remove(self, key: StreamKey) -> None:
+        """Delete an item, as an operator may."""
+        with self._lock:
+            self._records.pop(key, None)

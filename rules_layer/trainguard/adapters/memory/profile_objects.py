@@ -114,6 +114,7 @@ class MemoryProfileObjects:
             with self._faults.call("ReportObjects.delete"), self._lock:
                 for key in keys[start : start + DELETE_BATCH_SIZE]:
                     self._buckets.get(bucket, {}).pop(key, None)
+                    self._content_types.pop((bucket, key), None)
 
     def _body(self, bucket: str, key: str) -> bytes:
         with self._lock:

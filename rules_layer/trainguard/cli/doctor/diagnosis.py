@@ -17,6 +17,7 @@ from trainguard.cli.doctor import (
     operation,
     queues,
     roles,
+    sizing,
     stack,
     tables,
 )
@@ -47,6 +48,7 @@ CHECKS: tuple[tuple[Check, Callable[[Site], Iterator[CheckResult]]], ...] = (
     (functions.FUNCTIONS, functions.check_functions),
     (functions.QUEUE_MAPPING, functions.check_queue_mapping),
     (functions.CONCURRENCY, functions.check_concurrency),
+    (sizing.SIZING, sizing.check_sizing),
     (functions.TICK, functions.check_tick),
     (functions.LOOKS, functions.check_looks),
     (tables.TABLES, tables.check_tables),

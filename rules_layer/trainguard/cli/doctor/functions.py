@@ -66,7 +66,7 @@ def check_concurrency(site: Site) -> Iterator[CheckResult]:
             release = site.aws("lambda", "delete-function-concurrency", "--function-name", function)
             found = f"{name} has a reserved concurrency of 0 and cannot run"
             faults.append(CONCURRENCY.fail(found, "Take the reservation away.", release))
-    needed = _SPARE + max((_most_at_once(each) for each in _mappings(site)), default=0)
+    needed = _SPARE + max((_most_at_once(each) for each in queue_mappings(site)), default=0)
     with asking("lambda:GetAccountSettings"):
         limits = site.clients.functions.get_account_settings()["AccountLimit"]
     free = limits.get("UnreservedConcurrentExecutions", 0)
@@ -80,7 +80,7 @@ def check_concurrency(site: Site) -> Iterator[CheckResult]:
 
 def check_queue_mapping(site: Site) -> Iterator[CheckResult]:
     """Judge the event source mapping by which messages reach their function."""
-    yield from grade_mappings(_mappings(site), site)
+    yield from grade_mappings(queue_mappings(site), site)
 
 
 def grade_mappings(mappings: "list[EventSourceMappingConfigurationTypeDef]", site: Site) -> Iterator[CheckResult]:
@@ -159,7 +159,8 @@ def judge_looks(counts: Mapping[str, float], log: str) -> CheckResult:
     return LOOKS.ok(found)
 
 
-def _mappings(site: Site) -> "list[EventSourceMappingConfigurationTypeDef]":
+def queue_mappings(site: Site) -> "list[EventSourceMappingConfigurationTypeDef]":
+    """Return the mappings of the evaluation queue to its function."""
     queue = site.arn("sqs", site.deployment.output("DoorbellQueueUrl").rpartition("/")[2])
     with asking("lambda:ListEventSourceMappings"):
         return site.clients.functions.list_event_source_mappings(EventSourceArn=queue)["EventSourceMappings"]

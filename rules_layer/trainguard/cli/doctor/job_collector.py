@@ -53,7 +53,7 @@ class SeenCollectors:
 
 def read_statuses(objects: ProfileObjects, bucket: str, root: ProfileRoot) -> SeenCollectors:
     """Read the status objects of a job's first 256 nodes; raises PortUnavailableError."""
-    prefix = f"{root.folder}collector/"
+    prefix = root.collector
     found = [each for each in objects.list(bucket, prefix, "") if each.key.endswith(_SUFFIX)]
     statuses, unread = [], {}
     for each in islice(found, MOST_NODES):

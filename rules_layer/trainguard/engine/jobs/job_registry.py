@@ -7,6 +7,7 @@ from typing import Self
 
 import msgspec
 
+from trainguard.engine.jobs.admission import check_new_job
 from trainguard.engine.jobs.job_description import (
     FRAMEWORK_EXPECTED,
     FRAMEWORK_TAG,
@@ -82,11 +83,13 @@ class JobRegistry:
 
         A job whose configuration names another bucket than the objects' is not evaluated, as its item says; None when
         what was met under its name before was. Raises PortUnavailableError when its settings cannot be read now: no job
-        is registered with less than was configured.
+        is registered with less than was configured. Raises TooManyNamesError when objects brought too many new names.
         """
         known = job_of_place(self.jobs, bucket, root)
         if known is not None and not (known.is_outside and (announced or self._is_doubtful(known, bucket, root))):
             return known
+        if known is None:
+            check_new_job(self.jobs, self.now())
         description = self.training_jobs.describe(root.job)
         if description is not None and lies_elsewhere(description, bucket):
             known = known or self.jobs.register(self._elsewhere(description, bucket, root))

@@ -87,6 +87,6 @@ def job_of(event: Mapping[str, Any], journal: Journal) -> str | None:
     """Return the job of a state change event; an event of another shape is counted, named and None."""
     try:
         return msgspec.convert(event, _StateChange).detail.TrainingJobName
-    except msgspec.ValidationError as fault:
+    except (msgspec.ValidationError, UnicodeError) as fault:
         journal.count("malformed_events", reason=f"{fault}, expected a training job's state change")
         return None

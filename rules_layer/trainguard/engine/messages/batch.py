@@ -15,7 +15,7 @@ from trainguard.engine.jobs.job_file import KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry, job_of_place
 from trainguard.engine.messages.sqs_messages import JobMessages, Message, StreamMessages, sort_messages
 from trainguard.engine.summary import Summariser
-from trainguard.errors import PortUnavailableError, StateConflictError, TrainGuardError
+from trainguard.errors import PortUnavailableError, StateConflictError, TooManyNamesError, TrainGuardError
 from trainguard.ports import Services, Timing
 from trainguard.records import JobRecord, JobStatus
 
@@ -76,6 +76,9 @@ class BatchProcessor:
         everything = job_messages.message_ids
         try:
             job = self._job_of(job_messages)
+        except TooManyNamesError as error:
+            self._journal.count("jobs_refused", len(everything), job=job_messages.job, reason=str(error))
+            return []
         except TrainGuardError as error:
             return self._give_back(everything, job_messages.job, None, error)
         if job is None or not job.policy.evaluated:
@@ -151,6 +154,9 @@ class BatchProcessor:
             # The message names the folder, and the job's item says what that is called.
             work = replace(stream_messages.work, key=replace(stream_messages.work.key, job=job.job))
             done = self._has_time() and self._evaluator.evaluate(job, work)
+        except TooManyNamesError as error:
+            self._journal.count("streams_refused", job=job.job, node=node, reason=str(error))
+            return []
         except TrainGuardError as error:
             return self._give_back(stream_messages.message_ids, job.job, node, error)
         except Exception as error:

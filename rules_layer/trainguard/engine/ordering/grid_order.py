@@ -8,19 +8,28 @@
                     or     p <= max_seen - lateness   (a gap is jumped, not waited for)
     before a gap is jumped, and before the first position of a unit: list what S3 has; only what it lacks is a gap
 
+A message less than the interval of evaluation ahead of the cursor may be dropped. So what was dropped lies within
+`MOST_DEFERRED_S` of the cursor, and what is missing there is fetched by its key before anything waits for it.
+
 After an outage a queue hands out its backlog in any order; the listing is what keeps the state a function of the set of
 objects.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 MINUTE_S = 60
 LATENESS_S = 120
 REMEMBERED_GAPS = 64
 
+MOST_DEFERRED_S = 300
+"""The longest interval of evaluation: messages of positions further ahead of the cursor are never dropped."""
+
 Listing = Callable[[int | None], Iterable[tuple[str, int, float]]]
 """Given a cursor, yields (key, position, last_modified) of the unit's objects after it, in order."""
+
+Fetch = Callable[[int], str | None]
+"""Given a position, returns the key of the unit's object there; None when S3 has none."""
 
 
 @dataclass(slots=True)
@@ -54,8 +63,23 @@ class GridOrder:
             self.duplicates += 1
         self._await(key, position)
 
+    def defers(self, positions: Collection[int], every: int) -> bool:
+        """Whether messages of these positions may be dropped: each lies less than ``every`` ahead of the cursor.
+
+        Never while something waits, nor of a position that was jumped: those are applied, or counted.
+        """
+        if self.cursor is None or self.pending:
+            return False
+        newest = self.cursor + min(every, MOST_DEFERRED_S)
+        return all(position < newest and position not in self.skipped for position in positions)
+
     def ready(
-        self, listing: Listing, *, drain: bool = False, modified_before: float | None = None
+        self,
+        listing: Listing,
+        *,
+        fetch: Fetch = lambda _: None,
+        drain: bool = False,
+        modified_before: float | None = None,
     ) -> Iterator[tuple[int, str]]:
         """Yield (position, key) of what can be applied now, moving the cursor along.
 
@@ -63,6 +87,8 @@ class GridOrder:
         ----------
         listing : Listing
             Asked at most once, when a gap would be jumped or the node is new.
+        fetch : Fetch
+            Asked for positions right behind the cursor whose messages may have been dropped, each at most once.
         drain : bool
             The stream has ended: list, and apply everything.
         modified_before : float or None
@@ -70,12 +96,15 @@ class GridOrder:
         """
         listed = False
         old: set[int] = set()
+        asked: set[int] = set()
         if drain or modified_before is not None:
             old = self._take(listing, modified_before)
             listed = True
         while self.pending:
             position = min(self.pending)
             if not self._contiguous(position):
+                if not listed and self._fetched(fetch, position, asked):
+                    continue
                 if not (drain or position in old or self._overdue(position)):
                     return
                 if not listed:
@@ -83,6 +112,20 @@ class GridOrder:
                     listed = True
                     continue
             yield position, self._advance(position)
+
+    def _fetched(self, fetch: Fetch, before: int, asked: set[int]) -> bool:
+        """Whether an object before position ``before`` was found whose message may have been dropped."""
+        if self.cursor is None:
+            return False
+        found = False
+        for position in range(self.cursor + self.spacing, min(before, self.cursor + MOST_DEFERRED_S), self.spacing):
+            if position not in asked:
+                asked.add(position)
+                key = fetch(position)
+                if key is not None:
+                    self._await(key, position)
+                    found = True
+        return found
 
     def _take(self, listing: Listing, modified_before: float | None) -> set[int]:
         old: set[int] = set()

@@ -27,6 +27,7 @@ from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
 from trainguard.finding import Finding, flat
+from trainguard.job_limits import LAST_EPISODE
 from trainguard.links import report_links
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.ports import Executions, Journal
@@ -50,6 +51,7 @@ __all__ = [
 
 NAME_LIMIT = 80
 ADVICE_LIMIT = 500
+LAST_FIRE = f"This is fire {LAST_EPISODE + 1} of the rule on this job, and the last one."
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -60,6 +62,8 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
     for fire in fires:
         episode = plan.episode_of(fire.rule)
         identity, finding = fire_id(job.arn, fire.rule, episode), _finding(fire, record, job, plan)
+        if episode >= LAST_EPISODE:
+            finding = replace(finding, advice=" ".join((LAST_FIRE, finding.advice or "")).strip())
         entries.append(OutboxEntry(fire_id=identity, episode=episode, enqueued_at=fire.at, finding=finding))
     return with_entries(record, entries)
 

@@ -15,6 +15,7 @@ from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.finding import Finding, severity_rank
+from trainguard.job_limits import LAST_EPISODE
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
 
@@ -45,6 +46,7 @@ def _of_finding(
     """Yield an escalation while the episode is open, and that it is over when it is: unless its rule has failed.
 
     Nothing while its nodes are silent, nor of what began after they fell silent: that has a fire of its own to come.
+    Nobody is told that the last episode is over: of what comes after it no fire would tell.
     """
     rule, history = verdict.rule, verdict.history
     if verdict.liveness is not Liveness.KNOWN:
@@ -56,10 +58,14 @@ def _of_finding(
     if history.is_open and severity_rank(finding.severity) > severity_rank(notified.severity):
         previous, notified.severity = notified.severity, finding.severity
         yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
-    elif not history.is_open and not notified.cleared and verdict.result.status is not Status.ERROR:
+    elif history.alerted < LAST_EPISODE and _is_over(verdict) and not notified.cleared:
         notified.cleared = True
         lasted_s = None if notified.since is None else max(at - notified.since, 0.0)
         yield _entry(job, verdict, finding, AlertKind.CLEARED, at=at, lasted_s=lasted_s)
+
+
+def _is_over(verdict: Verdict) -> bool:
+    return not verdict.history.is_open and verdict.result.status is not Status.ERROR
 
 
 def _entry(

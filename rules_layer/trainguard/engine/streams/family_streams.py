@@ -58,6 +58,11 @@ class FamilyStreams(ABC):
         return frozenset()
 
     @property
+    def near(self) -> bool:
+        """Whether a rule over one of the units is near a change."""
+        return False
+
+    @property
     def nodes(self) -> frozenset[str]:
         """The nodes that the job is known to have from this family."""
         return frozenset()

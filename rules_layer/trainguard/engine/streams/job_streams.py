@@ -41,7 +41,8 @@ class JobState(msgspec.Struct):
     """What is stored in ``*#job``.
 
     ``published`` maps a rule to what its row said and the time at which it was last written, ``watermark_s`` to the
-    event time up to which that row was evaluated, ``notified`` to the last notification.
+    event time up to which that row was evaluated, ``notified`` to the last notification. ``reported`` names what was
+    applied when a full report was asked for at the job's end.
     """
 
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
@@ -49,6 +50,7 @@ class JobState(msgspec.Struct):
     watched: dict[str, Watched] = msgspec.field(default_factory=dict)
     notified: dict[str, Notified] = msgspec.field(default_factory=dict, name="told")
     watermark_s: dict[str, float] = msgspec.field(default_factory=dict, name="through")
+    reported: list[str] = msgspec.field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.last_finding import FIRST_MINUTE_S, LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.nearness import is_near
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
@@ -22,8 +23,9 @@ from trainguard.rules.protocol import Rule
 from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.unpack import UNREADABLE
 
-PUBLISH_EVERY_S, PUBLISH_INAPPLICABLE_EVERY_S = 300.0, 3_600.0
-"""A row that does not change is written this often: one of a rule that does not apply has nothing new to say."""
+PUBLISH_EVERY_S, PUBLISH_FIRED_EVERY_S, PUBLISH_INAPPLICABLE_EVERY_S = 900.0, 300.0, 3_600.0
+"""A row that does not change is written this often: a finding's cost grows, and a stop asks how new its row is; one of
+a rule that does not apply has nothing new to say."""
 
 FAULT_LENGTH = 500
 
@@ -36,10 +38,12 @@ Evaluate = Callable[[R, Any, Any], RuleResult]
 
 def publish_every_s(status: Status) -> float:
     """Return how often a row that does not change is written, seconds."""
+    if status is Status.FIRED:
+        return PUBLISH_FIRED_EVERY_S
     return PUBLISH_INAPPLICABLE_EVERY_S if status is Status.NOT_APPLICABLE else PUBLISH_EVERY_S
 
 
-class StoredRule(msgspec.Struct):
+class StoredRule(msgspec.Struct, omit_defaults=True):
     """What is stored of one rule on one stream.
 
     ``data`` is the rule's own state, encoded apart so that a rule which this version does not know keeps it.
@@ -87,6 +91,8 @@ class RuleRunner(Generic[R]):
         self._latest_closed = False
         self._released = False
         self.due: set[str] = set()
+        self.near: set[str] = set()
+        self.is_warming_up = False
         self.raised: list[str] = []
         for rule in rules:
             entry = stored.setdefault(rule.name, StoredRule())
@@ -99,6 +105,7 @@ class RuleRunner(Generic[R]):
                 # What an episode has alerted is no part of the rule's own state, and stays.
                 stored_state, entry.data = state_type(), b""
                 entry.anew = f"Its stored state was of another version ({fault}), so that it began anew."
+                self.due.add(rule.name)
             self._states[rule.name] = stored_state
 
     def run(
@@ -118,6 +125,8 @@ class RuleRunner(Generic[R]):
         """
         self._check_held()
         fires: list[Fire] = []
+        self.near.clear()
+        self.is_warming_up = False
         self._latest_closed = closed
         for rule in self._rules:
             entry = self._stored[rule.name]
@@ -133,6 +142,9 @@ class RuleRunner(Generic[R]):
                     entry.history.note(result, watermark_s=watermark_s, paid_s=paid_s)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
                     fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, paid_s))
+            if is_near(result, entry.history):
+                self.near.add(rule.name)
+            self.is_warming_up |= result.status is Status.WARMING_UP and result.patience is not None
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 

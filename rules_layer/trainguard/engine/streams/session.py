@@ -138,6 +138,20 @@ class Session(ABC, Generic[S]):
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply what is ready, object by object; see the order engines for the parameters."""
 
+    def defers(self, messages: Sequence[Announced], *, every_s: float, now: float) -> bool:
+        """Whether the messages may be dropped, since a later one, a flush or the close finds their objects.
+
+        ``every_s`` is the job's interval of evaluation; ``now`` is in epoch seconds. A family whose objects have no
+        grid defers none.
+        """
+        del messages, every_s, now
+        return False
+
+    @property
+    def near(self) -> bool:
+        """Whether a rule is near a change, so that the whole job is to be looked at each minute."""
+        return False
+
     @property
     @abstractmethod
     def has_changes(self) -> bool:

@@ -4,21 +4,22 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from zlib import crc32
 
 from trainguard.engine.family import Families
+from trainguard.engine.jobs.admission import recount
 from trainguard.engine.jobs.closing import begin_close, close_task
 from trainguard.engine.jobs.job_description import is_anothers, with_description
 from trainguard.engine.jobs.job_file import KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry
+from trainguard.engine.jobs.silent_nodes import are_all_silent
 from trainguard.engine.jobs.stale_state import clear_stale_state
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
-from trainguard.engine.summary import Summariser, missing_streams
-from trainguard.engine.tick.tick import TICK_S
-from trainguard.errors import PortUnavailableError
+from trainguard.engine.summary import Summariser, Summary, missing_streams
+from trainguard.engine.tick.tick import TICK_S, is_turn
+from trainguard.errors import PortUnavailableError, StateDamagedError
 from trainguard.ports import JobLook, NodeTask, Services, Timing
-from trainguard.records import JobRecord, StreamKey
+from trainguard.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
 
 DESCRIBE_AFTER_S = 600.0
 """A job whose every node is silent for this long may have ended without an event that says so."""
@@ -88,15 +89,30 @@ class _Look:
         if not job.policy.evaluated:
             return 0
         self._poll(job)
-        summary = self._summariser.summarise(job)
+        try:
+            summary = self._summariser.summarise(job)
+        except StateDamagedError as fault:
+            self._services.tasks.send([self._rebuild(job, fault)])
+            raise
+        recount(job, summary.streams, self._services.jobs)
         self._touch(job, summary.streams.watermark_s)
         if summary.finished:
             return 0
         for rule, episode in summary.assessment.ended.items():
             self._services.jobs.raise_episode(job.job, rule, episode, generation=job.generation)
+        urgent = self._is_urgent(job, summary)
+        if urgent != job.urgent:
+            self._services.jobs.set_urgent(job.job, urgent=urgent)
         tasks = self._wake(job, summary.streams)
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _rebuild(self, job: JobRecord, fault: StateDamagedError) -> NodeTask:
+        """Return a task for the stream of a damaged item: whoever opens it for a task computes it anew from S3."""
+        key = StreamKey.parse(job.job, fault.item.removeprefix(f"{job.job}/"))
+        if job.closing:
+            return close_task(job, key)
+        return NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
 
     def _poll(self, job: JobRecord) -> None:
         """Have the job's source polled; one that is not asked for now is asked for by the next tick's look."""
@@ -119,15 +135,46 @@ class _Look:
         """Return tasks for nodes that have been silent: to close, or to apply what waits."""
         if job.closing and missing_streams(job, streams, self._families):
             self._begin_close(job)
-        silent = [key for key in streams.records if _is_due(self._silent_for(streams, key))]
+        silent = [
+            key
+            for key, record in streams.records.items()
+            if _is_due(self._silent_for(streams, key), _silent_after_s(job, record))
+        ]
         doubted = streams.doubted(self._now)
         if job.closing:
             return [close_task(job, key) for key in silent if not streams.records[key].closed]
         return [
             NodeTask(key.job, key.node, key.stream, "flush", self._now - SILENT_S, job.generation)
             for key in silent
-            if streams.records[key].pending or key in doubted
+            if streams.records[key].pending or key in doubted or self._may_have_dropped(streams, key)
         ]
+
+    def _may_have_dropped(self, streams: JobStreams, key: StreamKey) -> bool:
+        """Whether messages of a silent node may have been dropped, whose objects nothing else would find."""
+        is_open = not streams.records[key].closed
+        return key.stream == "system" and is_open and self._silent_for(streams, key) < LONG_SILENT_S
+
+    def _is_urgent(self, job: JobRecord, summary: Summary) -> bool:
+        """Whether the job is to be looked at each minute: something is near a change, waits, or is falling silent.
+
+        So is a job whose data come otherwise than by minutes, since its rules go by the clock of looks.
+        """
+        streams = summary.streams
+        minutely = job.policy.evaluation_every_s <= TICK_S or bool(job.policy.source)
+        others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
+        if job.closing or minutely or others or summary.assessment.near:
+            return True
+        return any(record.pending for record in streams.records.values()) or self._falls_silent(job, streams)
+
+    def _falls_silent(self, job: JobRecord, streams: JobStreams) -> bool:
+        """Whether a stream is about to be silent, or has been for a short time."""
+        if not streams.records:
+            return self._silent_for(streams, streams.own.key) < LONG_SILENT_S
+        return any(
+            _silent_after_s(job, record) - 2.0 * TICK_S <= self._silent_for(streams, key) < LONG_SILENT_S
+            for key, record in streams.records.items()
+            if not record.closed
+        )
 
     def _silent_for(self, streams: JobStreams, key: StreamKey) -> float:
         watched = streams.state.watched.get(key.node_kind)
@@ -136,13 +183,16 @@ class _Look:
     def _reconcile(self, job: JobRecord, streams: JobStreams) -> int:
         """Ask about a job that has gone silent: the event that says that it ended may be lost.
 
-        A job outside SageMaker that never says that it has ended has ended when it writes nothing for a day. One that
+        A job outside SageMaker that never says that it has ended has ended when all its collectors are silent for ten
+        minutes, and without collectors when it writes nothing for a day. One that
         SageMaker has come to know meanwhile is registered anew, or closed when its profile belongs elsewhere.
         """
         silence = min(self._silent_for(streams, key) for key in streams.records or [streams.own.key])
         if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
             return 0
-        if (job.is_outside or silence >= LONG_SILENT_S) and not _is_turn(self._look):
+        if (job.is_outside or silence >= LONG_SILENT_S) and not is_turn(
+            self._look.job, self._now, self._look.doubted_every
+        ):
             return 0
         root = job.root
         description = KnownJobs(self._services, bucket=job.bucket, root=root).describe(root.job)
@@ -152,13 +202,19 @@ class _Look:
         known = self._registry.recognise(job, description)
         described = with_description(known, description)
         outside = description is None or description.is_outside
-        abandoned = outside and silence >= ABANDONED_S
+        abandoned = outside and (silence >= ABANDONED_S or self._is_left(job, silence))
         if (described.status.is_final and described.policy.evaluated) or abandoned:
             self._begin_close(described)
             return 1
         if described != known:
             self._services.jobs.update_status(described)
         return 0
+
+    def _is_left(self, job: JobRecord, silence: float) -> bool:
+        """Whether each node that a collector watched has ended or died, so that none is left to end the job."""
+        if silence < DESCRIBE_AFTER_S:
+            return False
+        return are_all_silent(self._services.objects, job.bucket, job.root, self._now)
 
     def _begin_close(self, job: JobRecord) -> None:
         services = self._services
@@ -180,11 +236,12 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _is_turn(look: JobLook) -> bool:
-    """Whether this tick asks about the job: each tick about other ones."""
-    return (int(look.at // TICK_S) + crc32(look.job.encode())) % look.doubted_every == 0
+def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
+    """Return after how many seconds without a change an item is silent: later where minutes wait to be evaluated."""
+    may_wait = record.key.stream == "system" and not record.pending
+    return SILENT_S + (job.policy.evaluation_every_s - TICK_S if may_wait else 0.0)
 
 
-def _is_due(silent_s: float) -> bool:
-    """Whether a node has been silent for five minutes, or for another five: a failing task is not sent each minute."""
-    return silent_s >= SILENT_S and silent_s % SILENT_S < TICK_S
+def _is_due(silent_s: float, after_s: float) -> bool:
+    """Whether a node is silent just now, or for another five minutes: a failing task is not sent each minute."""
+    return silent_s >= after_s and (silent_s - after_s) % SILENT_S < TICK_S

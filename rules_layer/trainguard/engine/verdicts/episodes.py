@@ -103,7 +103,7 @@ def _is_worse(result: RuleResult, measured: float | None) -> bool:
     return abs(result.measured - threshold) > abs(measured - threshold)
 
 
-class FiringHistory(msgspec.Struct):
+class FiringHistory(msgspec.Struct, omit_defaults=True):
     """One rule's firing history on one node; times are event time in epoch seconds.
 
     ``violations`` counts the event minutes at whose evaluation the condition held, ``judged`` those at which the rule

@@ -16,6 +16,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import SILENT_S, Announced, Applied, Request, Session, item_name
 from trainguard.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.families.kernels.stream import CaptureRun, CaptureState, CaptureStream
+from trainguard.job_limits import MOST_CAPTURE_EXECUTIONS
 from trainguard.kernels.captures.grouping import Capture, captures_of
 from trainguard.kernels.captures.keys import TraceKey
 from trainguard.kernels.captures.limits import MOST_LISTED
@@ -71,8 +72,12 @@ class CaptureSession(Session[CaptureStream]):
         settled = [each for each in captures if drain or each.modified_at <= (modified_before or 0.0)]
         due = self._due(settled)
         if len(due) > MOST_BACKLOG:
-            yield self._pass_over(due[:-MOST_BACKLOG])
+            older = due[:-MOST_BACKLOG]
+            yield self._pass_over(older, f"they are older than the {MOST_BACKLOG} newest that wait")
+        if state.asked >= MOST_CAPTURE_EXECUTIONS and state.run is None and (due := self._due(settled)):
+            yield self._pass_over(due, f"{MOST_CAPTURE_EXECUTIONS} executions have judged captures of it")
         if state.run is None and (due := self._due(settled)):
+            state.asked += 1
             state.run = self._run(due[0], attempt=1, asked_at=now)
         self._waiting = {each.folder: int(each.at) for each in self._due(captures)}
         if state.run is not None:
@@ -138,7 +143,8 @@ class CaptureSession(Session[CaptureStream]):
         elif fault is not None or now - run.asked_at >= AGAIN_S:
             state.run = None
             why = fault or f"execution {run.name} left no verdict"
-            if run.attempt < MOST_ATTEMPTS:
+            if run.attempt < MOST_ATTEMPTS and state.asked < MOST_CAPTURE_EXECUTIONS:
+                state.asked += 1
                 state.run = self._again(run, now)
                 yield self._settle(key, Counter(), [], why)
             else:
@@ -168,11 +174,11 @@ class CaptureSession(Session[CaptureStream]):
         fault = f"{verdict.unread} of {verdict.traces} traces of capture {verdict.capture} were not read; {name}: {why}"
         return self._settle(key, Counter({"bad_traces": verdict.unread}), fires, fault)
 
-    def _pass_over(self, captures: Sequence[Capture]) -> Applied:
+    def _pass_over(self, captures: Sequence[Capture], why: str) -> Applied:
         for each in captures:
             self._note(each.name, each.version)
-        why = f"{len(captures)} captures are older than the {MOST_BACKLOG} newest that wait, and are not judged"
-        return self._settle(captures[0].folder, Counter({PASSED_OVER: len(captures)}), [], why)
+        fault = f"{len(captures)} captures are not judged: {why}"
+        return self._settle(captures[0].folder, Counter({PASSED_OVER: len(captures)}), [], fault)
 
     def _note(self, capture: str, version: str) -> None:
         versions = self.stream.state.versions

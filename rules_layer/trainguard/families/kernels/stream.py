@@ -43,6 +43,8 @@ class CaptureState(msgspec.Struct, kw_only=True):
         The newest one that judged anything; the newest one where none did.
     captures : int
         Verdicts that were read.
+    asked : int
+        Executions that were asked for.
     """
 
     watermark_s: float | None = None
@@ -53,6 +55,7 @@ class CaptureState(msgspec.Struct, kw_only=True):
     run: CaptureRun | None = None
     verdict: CaptureVerdict | None = None
     captures: int = 0
+    asked: int = 0
 
 
 class CaptureStream:

@@ -22,7 +22,7 @@ MICROSECONDS = 1_000_000
 COLLECTED = RuleResult(Status.OK, "collected for the job's verdict")
 
 
-class FrameworkState(msgspec.Struct):
+class FrameworkState(msgspec.Struct, omit_defaults=True):
     """What is stored of a node's framework stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``step_runs_us`` are the newest times in which there were steps, without the silences between them. Up to

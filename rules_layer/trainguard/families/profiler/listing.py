@@ -14,6 +14,7 @@ from trainguard.telemetry.keys import (
     TraceKey,
     parse_key,
     parse_trace_key,
+    system_key,
 )
 from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
 
@@ -37,6 +38,10 @@ class ProfileListing:
     def get(self, key: str) -> bytes:
         """Return an object's bytes, one more than the limit at most."""
         return self._objects.get(self._bucket, key, MAX_OBJECT_BYTES)
+
+    def key_of(self, minute: int) -> str:
+        """Return the key of the node's object of a minute, whether there is one or not."""
+        return system_key(self._root, self._node, minute)
 
     def minutes(self, cursor: int | None) -> Iterator[tuple[str, int, float]]:
         """Yield (key, minute, last_modified) of the node's minutes after ``cursor``, in order."""

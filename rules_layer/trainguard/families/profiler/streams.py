@@ -60,6 +60,11 @@ class ProfilerStreams(FamilyStreams):
         """The furthest watermark of the framework streams, epoch seconds."""
         return self.watermarks.get("framework")
 
+    @property
+    def near(self) -> bool:
+        """Whether a rule over a node's system metrics is near a change."""
+        return any(stream.state.near for stream in self.system.values())
+
     @cached_property
     def nodes(self) -> frozenset[str]:
         """The nodes with a stream of either kind."""
@@ -158,6 +163,7 @@ class ProfilerStreams(FamilyStreams):
             interruptions=without_steps(self.interruptions, steps),
             step_runs=steps,
             detailed=plan.detailed,
+            evaluation_every_s=job.policy.evaluation_every_s,
         )
         return view, failed
 

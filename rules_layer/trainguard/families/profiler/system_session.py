@@ -8,6 +8,7 @@ from trainguard.engine.ordering.grid_order import GridOrder
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire
+from trainguard.errors import ObjectMissingError
 from trainguard.families.profiler.listing import ProfileListing
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
 from trainguard.records import NodeRecord
@@ -17,6 +18,31 @@ from trainguard.telemetry.system import Samples, read_system_object
 
 MINUTE_PARTITION = "minute"
 
+ARRIVAL_S = 180.0
+"""The message of a minute usually comes within this time after the minute's beginning. A later one is not dropped: what
+follows it may be late, too, or may not come."""
+
+
+class _Bodies:
+    """A node's objects; one that was fetched by its minute is read once."""
+
+    def __init__(self, listing: ProfileListing) -> None:
+        self._listing = listing
+        self._held: dict[str, bytes] = {}
+
+    def fetch(self, minute: int) -> str | None:
+        """Read the object of a minute and return its key; None when S3 has none."""
+        key = self._listing.key_of(minute)
+        try:
+            self._held[key] = self._listing.get(key)
+        except ObjectMissingError:
+            return None
+        return key
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes, one more than the limit at most."""
+        return self._held.pop(key) if key in self._held else self._listing.get(key)
+
 
 class SystemSession(Session[SystemStream]):
     """Applies a node's minutes; raises StateCodecError when the item's state cannot be decoded."""
@@ -25,7 +51,8 @@ class SystemSession(Session[SystemStream]):
         state = SystemState()
         if record.state:
             state = decode_state(item_name(record), record.codec, record.state, SystemState)
-        super().__init__(record, listing, SystemStream(record.key.node, state, plan))
+        self._bodies = _Bodies(listing)
+        super().__init__(record, self._bodies, SystemStream(record.key.node, state, plan))
         self._listing = listing
         self._order = GridOrder(
             cursor=record.cursors.get(MINUTE_PARTITION),
@@ -40,9 +67,21 @@ class SystemSession(Session[SystemStream]):
             if isinstance(message.parsed, SystemKey):
                 self._order.announce(message.key, message.parsed.minute)
 
+    def defers(self, messages: Sequence[Announced], *, every_s: float, now: float) -> bool:
+        """Whether the messages may be dropped: nothing is near a threshold, and a message that is due comes soon."""
+        cursor = self._order.cursor
+        if cursor is None or self.record.closed or self.stream.state.near or now >= cursor + every_s + ARRIVAL_S:
+            return False
+        keys = {message.parsed.minute: message.key for message in messages if isinstance(message.parsed, SystemKey)}
+        found_again = all(key == self._listing.key_of(minute) for minute, key in keys.items())
+        return found_again and self._order.defers(keys, int(every_s))
+
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply the minutes that are ready."""
-        for minute, key in self._order.ready(self._listing.minutes, drain=drain, modified_before=modified_before):
+        ready = self._order.ready(
+            self._listing.minutes, fetch=self._bodies.fetch, drain=drain, modified_before=modified_before
+        )
+        for minute, key in ready:
             yield self._use(key, partial(self._read, key, minute), self._fold)
 
     def _read(self, key: str, minute: int, body: bytes) -> Samples:
@@ -51,6 +90,11 @@ class SystemSession(Session[SystemStream]):
     def _fold(self, samples: Samples) -> tuple[Counter[str], list[Fire]]:
         fires = self.stream.apply(samples)
         return samples.tally + Counter({"too_many_series": self.stream.unnamed_gpu_samples}), fires
+
+    @property
+    def near(self) -> bool:
+        """Whether a rule is near a change, or start-up is not over."""
+        return self.stream.state.near
 
     @property
     def has_changes(self) -> bool:

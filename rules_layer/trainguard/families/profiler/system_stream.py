@@ -31,13 +31,19 @@ from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
 
+STARTING_S = 3_600.0
+"""A node that has GPUs and has not worked is starting for so long at most: after that it may never work."""
 
-class SystemState(msgspec.Struct):
+WARM_UP_S = 900.0
+"""For so long after the first work of a node its rules are waited for that count their patience."""
+
+
+class SystemState(msgspec.Struct, omit_defaults=True):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
     GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is how
-    busy the GPUs were when.
+    busy the GPUs were when. ``near`` says that a rule is near a change, so that the next minute is not to wait.
     """
 
     interval_s: float | None = None
@@ -51,6 +57,7 @@ class SystemState(msgspec.Struct):
     skipped: list[int] = msgspec.field(default_factory=list)
     use: UseByTime = msgspec.field(default_factory=UseByTime)
     gpu_interval_s: float | None = None
+    near: bool = False
 
 
 class SystemStream:
@@ -130,6 +137,7 @@ class SystemStream:
             closed=closed,
         )
         self._kept.trim()
+        self.state.near = bool(self._rules.near) or _is_starting(view, is_warming_up=self._rules.is_warming_up)
         return fires
 
     def finish(self) -> list[Fire]:
@@ -171,7 +179,7 @@ class SystemStream:
 
     @property
     def due(self) -> set[str]:
-        """Rules whose row changed or is five minutes old."""
+        """Rules whose row changed, or is as old as `publish_every_s` allows."""
         return self._rules.due
 
     @property
@@ -261,3 +269,12 @@ class SystemStream:
             highest_mean=use.highest_mean,
             newest_mean=use.newest_mean,
         )
+
+
+def _is_starting(view: NodeView, *, is_warming_up: bool) -> bool:
+    """Whether start-up is not over, of which rules over the job judge how long it takes, or first verdicts are due."""
+    if view.watermark_s is None or view.first_sample_at is None or not view.gpu_names:
+        return False
+    if view.first_active_at is None:
+        return view.watermark_s - view.first_sample_at < STARTING_S
+    return is_warming_up and view.watermark_s - view.first_active_at < WARM_UP_S

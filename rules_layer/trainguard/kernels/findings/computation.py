@@ -30,7 +30,7 @@ def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
         threshold=CORES_ENOUGH,
         summary=f"{percent(used)} of the time of matrix, convolution and attention kernels is on tensor cores.",
         evidence=judged.lines(rest),
-        gain=judged.gain(min(idle, judged.metrics.compute.total) / 2),
+        gain=judged.gain(min(idle / judged.metrics.counted, judged.metrics.compute_ns) / 2),
         recommendation="Train in BF16 or FP16 (torch.autocast), allow TF32, make dimensions multiples of 8.",
     )
 
@@ -52,7 +52,7 @@ def low_precision_unused(judged: Judged) -> KernelFinding | None:
         threshold=FP32_MOST,
         summary=f"{percent(share)} of the time of kernels that compute is in FP32.",
         evidence=judged.lines(rest),
-        gain=judged.gain(min(in_fp32, judged.metrics.compute.total) / 2),
+        gain=judged.gain(min(in_fp32 / judged.metrics.counted, judged.metrics.compute_ns) / 2),
         recommendation="Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32.",
     )
 
@@ -74,7 +74,7 @@ def sm_underfilled(judged: Judged) -> KernelFinding | None:
         threshold=UNDERFILLED_MOST,
         summary=f"{percent(share)} of the computing time is in kernels with less than one block per multiprocessor.",
         evidence=judged.lines(line for line in lines if line.underfilled_ns),
-        gain=judged.gain(min(underfilled, judged.metrics.compute.total) / 2),
+        gain=judged.gain(min(underfilled / judged.metrics.counted, judged.metrics.compute_ns) / 2),
         recommendation="Give each kernel more work: a larger batch, fused operators.",
     )
 

@@ -6,6 +6,7 @@ from trainguard.finding import Severity
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent, severity
 from trainguard.kernels.findings.host_work import caller_of, work_under
+from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, gaps
 
 BUSY_LEAST, BUSY_ENOUGH = 0.5, 0.7
@@ -21,16 +22,16 @@ SYNC_MOST, SYNC_IDLE_MOST = 0.1, 0.05
 
 def gpu_busy_low(judged: Judged) -> KernelFinding | None:
     """Fire where the GPU is busy less than 70 % of the window; below 50 % it matters more."""
-    busy = judged.metrics.share(judged.metrics.busy.total)
+    busy = judged.metrics.share(judged.metrics.busy_ns)
     if not judged.has_gpu or busy >= BUSY_ENOUGH:
         return None
-    idle = judged.window.length - judged.metrics.busy.total
+    idle = judged.window.length - judged.metrics.busy_ns
     return KernelFinding(
         id=FAMILY + "GpuBusyLow",
         severity=Severity.MEDIUM if busy < BUSY_LEAST else Severity.LOW,
         value=round(busy, 4),
         threshold=BUSY_LEAST if busy < BUSY_LEAST else BUSY_ENOUGH,
-        summary=f"The GPU is busy {percent(busy)} of the time.",
+        summary=f"{_who(judged)} busy {percent(busy)} of the time{_each(judged)}.",
         evidence=_worst_parts(judged),
         gain=judged.gain(idle),
         recommendation="Find what the GPU waits for in the other findings; then try a larger batch.",
@@ -82,12 +83,12 @@ def loader_bound(judged: Judged) -> KernelFinding | None:
 def launch_bound(judged: Judged) -> KernelFinding | None:
     """Fire where the GPU is often idle, mostly because the host launches too late, and no queue forms."""
     metrics = judged.metrics
-    busy = metrics.share(metrics.busy.total)
+    busy = metrics.share(metrics.busy_ns)
     late = metrics.idle.host_wait / metrics.idle.total if metrics.idle.total else 0.0
     delays = metrics.delays.after_call
     if busy >= BUSY_ENOUGH or late < HOST_WAIT_LEAST or not len(delays) or np.median(delays) >= DELAY_MOST_NS:
         return None
-    idle = judged.window.length - metrics.busy.total
+    idle = judged.window.length - metrics.busy_ns
     queue = sum(stream.queue.mean(judged.window) for stream in metrics.streams)
     return KernelFinding(
         id=FAMILY + "LaunchBound",
@@ -106,8 +107,9 @@ def launch_bound(judged: Judged) -> KernelFinding | None:
 def small_kernel_storm(judged: Judged) -> KernelFinding | None:
     """Fire where steps have hundreds of kernels, most of them shorter than the call that launches them."""
     metrics = judged.metrics
-    busy = metrics.share(metrics.busy.total)
-    kernels = int((metrics.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum()) / judged.steps
+    busy = metrics.share(metrics.busy_ns)
+    runs = int((metrics.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
+    kernels = runs / judged.steps / metrics.counted
     short = metrics.delays.short_calls
     share = float(short.mean()) if len(short) else 0.0
     if kernels < STORM_KERNELS or share < STORM_SHORT or busy >= STORM_BUSY:
@@ -118,9 +120,10 @@ def small_kernel_storm(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM,
         value=round(share, 4),
         threshold=STORM_SHORT,
-        summary=f"{kernels:,.0f} kernels a step; {percent(share)} of the launching calls take longer than their work.",
+        summary=f"{kernels:,.0f} kernels a step{_on_each(judged)}; {percent(share)} of the launching calls take longer"
+        " than their work.",
         evidence=judged.lines(lines),
-        gain=judged.gain(judged.window.length - metrics.busy.total),
+        gain=judged.gain(judged.window.length - metrics.busy_ns),
         recommendation="Fuse small kernels: torch.compile, foreach optimizers, CUDA graphs, channels_last.",
     )
 
@@ -144,6 +147,24 @@ def sync_stall(judged: Judged) -> KernelFinding | None:
     )
 
 
+def _who(judged: Judged) -> str:
+    several = judged.metrics.counted
+    return "The GPU is" if several == 1 else f"The {several:,} GPUs are on average"
+
+
+def _on_each(judged: Judged) -> str:
+    return "" if judged.metrics.counted == 1 else " on each GPU"
+
+
+def _each(judged: Judged) -> str:
+    """Say which GPU is least busy where there are several."""
+    counted = [gpu for gpu in judged.metrics.gpus if gpu.counted]
+    if len(counted) < 2:
+        return ""
+    least = min(counted, key=lambda gpu: gpu.busy.total)
+    return f", GPU {least.number} {percent(judged.metrics.share(least.busy.total))}"
+
+
 def _worst_parts(judged: Judged) -> list[Evidence]:
     """Return the parts of the window in which the GPU is least busy, with what the host does."""
     parts = np.arange(PARTS + 1, dtype=np.int64)
@@ -152,7 +173,7 @@ def _worst_parts(judged: Judged) -> list[Evidence]:
     lasted = np.diff(edges)
     if not lasted.all():
         return []
-    shares = judged.metrics.busy.within(edges[:-1], edges[1:]) / lasted
+    shares = busy_shares(judged.metrics.gpus, edges)
     evidence = []
     for place in np.argsort(shares, kind="stable")[:SHOWN].tolist():
         start, end = int(edges[place]), int(edges[place + 1])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from trainguard.finding import Severity
-from trainguard.kernels.columns import Ints, Kind, Trace
+from trainguard.kernels.columns import Ints, Kind
 from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, SHOWN, Evidence, Judged, KernelFinding, percent
 from trainguard.kernels.intervals import clipped, merged
 from trainguard.kernels.step_parts import step_parts
@@ -151,7 +151,7 @@ def missing(judged: Judged) -> list[str]:
         found.append("no rank")
     if (trace.world_size or 1) > 1 and judged.window.start + trace.base_ns < EPOCH_LEAST_NS:
         found.append("no time base, so ranks cannot be aligned")
-    found += _joined(trace)
+    found += _joined(judged)
     kernels = metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
     unlaunched = float((judged.window.launch[kernels] < 0).mean()) if kernels.any() else 0.0
     if unlaunched > UNLAUNCHED_MOST:
@@ -165,11 +165,12 @@ def missing(judged: Judged) -> list[str]:
     return found
 
 
-def _joined(trace: Trace) -> list[str]:
+def _joined(judged: Judged) -> list[str]:
     """Return what the trace holds several of, or holds as a whole, each as a phrase."""
-    gpus = len(np.unique(trace.gpu.device))
-    processes, graphs = trace.tally.get("processes"), trace.tally.get("whole_graphs")
-    found = [f"{gpus:,} GPUs, judged as one"] if gpus > 1 else []
+    tally, metrics = judged.trace.tally, judged.metrics
+    processes, graphs = tally.get("processes"), tally.get("whole_graphs")
+    found = [f"{metrics.counted:,} GPUs, judged by their mean"] if metrics.counted > 1 else []
+    found += [f"GPU {gpu.number} with hardly any work, not in the mean" for gpu in metrics.gpus if not gpu.counted]
     if processes:
         found.append(f"{processes:,} processes, judged as one rank")
     if graphs:

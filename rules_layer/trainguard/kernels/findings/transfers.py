@@ -24,8 +24,8 @@ def exposed_communication(judged: Judged) -> KernelFinding | None:
     """
     metrics = judged.metrics
     share = metrics.share(metrics.exposed_communication_ns)
-    communicating = metrics.share(metrics.communication.total)
-    overlap = metrics.overlap_ns / metrics.communication.total if metrics.communication.total else 1.0
+    communicating = metrics.share(metrics.communication_ns)
+    overlap = metrics.overlap_ns / metrics.communication_ns if metrics.communication_ns else 1.0
     much = share >= EXPOSED_MOST
     if not much and not (communicating >= COMMUNICATION_LEAST and overlap < OVERLAP_LEAST):
         return None
@@ -75,6 +75,7 @@ def pageable_copy(judged: Judged) -> KernelFinding | None:
     mask = np.zeros(len(rows), dtype=np.bool_)
     mask[copies[np.isin(calls, asynchronous)]] = True
     lasted = int((rows.end[mask] - rows.start[mask]).sum())
+    lasted = lasted // judged.metrics.counted
     share = judged.metrics.share(lasted)
     if share < PAGEABLE_MOST:
         return None

@@ -145,6 +145,7 @@ class CaptureJoiner:
             unread=dict(unread),
             across=across,
             ranks_left_out=len(read) - len(listed),
+            job=call.job,
         )
         drawn = [(full[place][0], timeline) for place in sorted(full) if (timeline := full[place][1]) is not None]
         return document, drawn

@@ -9,9 +9,20 @@ from trainguard.report.html.episodes import Episode
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.packing import pack_floats, pack_percents
 from trainguard.report.html.thresholds import Threshold
-from trainguard.timeline.series import Band, GpuTimeline, NodeTimeline, Phase, StepTimeline, Timelines, Values
+from trainguard.timeline.device_kinds import DEVICE_KINDS
+from trainguard.timeline.series import (
+    Band,
+    DeviceTimeline,
+    GpuTimeline,
+    NodeTimeline,
+    Phase,
+    StepTimeline,
+    Timelines,
+    Values,
+)
 
 ISLAND = "timelines-data"
+_IN_PERCENT = frozenset(each.name for each in DEVICE_KINDS if each.is_percent)
 
 # JSON needs none of these outside of strings, and every reader of JSON takes the escapes.
 _ESCAPES = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})
@@ -62,6 +73,7 @@ def _node(node: NodeTimeline) -> dict[str, Any]:
         "io_wait": _percent_band(node.io_wait),
         "host_memory": _percent_band(node.host_memory),
         "network": _float_band(node.network),
+        "devices": [_device(each) for each in node.devices],
     }
 
 
@@ -71,6 +83,12 @@ def _gpu(gpu: GpuTimeline) -> dict[str, Any]:
         "utilization": _percent_band(gpu.utilization),
         "memory": _percent_band(gpu.memory),
     }
+
+
+def _device(device: DeviceTimeline) -> dict[str, Any]:
+    pack = _percent_band if device.kind in _IN_PERCENT else _float_band
+    name = "mean of the GPUs" if device.gpu is None else shown_name(device.gpu)
+    return {"kind": device.kind, "name": name, "band": pack(device.band)}
 
 
 def _percent_band(band: Band | None) -> dict[str, str] | None:

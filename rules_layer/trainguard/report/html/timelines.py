@@ -16,6 +16,7 @@ from trainguard.report.html.numbers import duration
 from trainguard.report.html.scripts import joined_script, read_asset
 from trainguard.report.html.thresholds import Threshold
 from trainguard.report.html.timeline_text import Numbers, fallback_path, node_numbers
+from trainguard.timeline.device_kinds import KIND_LIMITS
 from trainguard.timeline.series import NodeTimeline, Phase, TimeAxis, TimelineDetail, Timelines
 
 _SCRIPTS = (
@@ -41,6 +42,7 @@ _SCRIPTS = (
     "main.js",
 )
 LINES_A_ROW = 5
+_DEVICE_KINDS = frozenset(KIND_LIMITS)
 _STYLES = ("uplot/uPlot.min.css", "timelines.css")
 _ROWS_A_HEIGHT = (("s", 8), ("m", 16), ("l", 64))
 
@@ -70,7 +72,7 @@ class TimelinesContext:
     data : Mapping
         JSON text by the id of its data island; it may stand in a script element as it is.
     charts : tuple of Chart
-        Those of which there is something to show, in order.
+        Those of which there is something to show, in order; ``device_charts`` are those of further series.
     nodes : tuple of str
         Names as shown; their places are the values of the node selector.
     gpus : int
@@ -89,6 +91,7 @@ class TimelinesContext:
     styles: str
     data: Mapping[str, str]
     charts: tuple[Chart, ...]
+    device_charts: tuple[Chart, ...]
     nodes: tuple[str, ...]
     gpus: int
     heat_height: str
@@ -109,6 +112,16 @@ CHARTS = (
     Chart("network", "Network", "bytes per second"),
     Chart("steps", "Step durations", "seconds"),
 )
+DEVICE_CHARTS = (
+    Chart("sm_activity", "SM activity", "%"),
+    Chart("memory_used", "GPU memory in use", "%"),
+    Chart("power", "GPU power", "watts"),
+    Chart("sm_clock", "SM clock", "MHz"),
+    Chart("temperature", "GPU temperature", "°C"),
+    Chart("nvlink", "NVLink, both directions", "bytes per second"),
+    Chart("pcie", "PCIe, both directions", "bytes per second"),
+)
+"""Of further series; they stand below the others, folded, and are drawn when they are opened."""
 
 
 def timelines_context(
@@ -130,6 +143,7 @@ def timelines_context(
             ISLAND: timelines_island(timelines, started_at=started_at, episodes=episodes, thresholds=thresholds),
         },
         charts=tuple(_prepared(each, timelines, thresholds) for each in CHARTS if _has(each.kind, timelines)),
+        device_charts=tuple(_prepared(each, timelines, ()) for each in DEVICE_CHARTS if _has(each.kind, timelines)),
         nodes=tuple(shown_name(each.node) for each in timelines.nodes),
         gpus=gpus,
         heat_height=next((each for each, rows in _ROWS_A_HEIGHT if gpus <= rows), "xl"),
@@ -165,12 +179,16 @@ def _has_band(kind: str, node: NodeTimeline) -> bool:
         return bool(node.gpus)
     if kind == "memory":
         return any(each.memory is not None for each in node.gpus)
+    if kind in _DEVICE_KINDS:
+        return any(each.kind == kind for each in node.devices)
     return getattr(node, kind) is not None
 
 
 def _prepared(chart: Chart, timelines: Timelines, thresholds: Sequence[Threshold]) -> Chart:
     """Give a chart its thresholds, and reserve the legend's room for the view of the job and of each node."""
-    if chart.kind in ("utilization", "memory"):
+    if chart.kind in _DEVICE_KINDS:
+        own = max(sum(each.kind == chart.kind for each in node.devices) for node in timelines.nodes)
+    elif chart.kind in ("utilization", "memory"):
         own = max(len(each.gpus) for each in timelines.nodes)
     elif chart.kind == "steps":
         own = max(Counter(each.node for each in timelines.steps).values())

@@ -64,11 +64,14 @@ class DayDigester:
         return msgspec.structs.replace(item, after=after, part=item.part + 1, more=more)
 
     def _keys(self, item: DigestItem) -> Sequence[str] | None:
-        """Return the item's keys as the plan has listed them; None where it has not, or the list cannot be used."""
+        """Return the item's keys as the plan has listed them; None where it has not, or a list cannot be used."""
         if not item.listed:
             return None
-        name = item.place.keys(item.node, item.day)
-        try:
-            return decode_keys(name, self._objects.get(item.bucket, name, MAX_LIST_BYTES))
-        except (ObjectMissingError, ReportPartError):
-            return None
+        keys: list[str] = []
+        for number in range(item.lists):
+            name = item.place.keys(item.node, item.day, number)
+            try:
+                keys.extend(decode_keys(name, self._objects.get(item.bucket, name, MAX_LIST_BYTES)))
+            except (ObjectMissingError, ReportPartError):
+                return None
+        return keys

@@ -1,18 +1,21 @@
 """Which objects each node wrote on a day, listed once for all nodes: what a digest reads in place of a listing.
 
 A folder of a profile holds the objects of all nodes side by side, so that a listing of one's own passes those of the
-others. Where that costs more than the lists do, the plan lists a day once and leaves a list for each node. A day that
-is too large, or for which there is no time left, is left to the digests.
+others. Where that costs more than the lists do, the plan lists a day once and leaves lists for each node: one for every
+`MOST_KEYS` keys of the day, so that a large day takes no more memory. A plan that runs out of time goes on in its next
+call. Days that it has not listed after `MOST_CALLS` calls are left to the digests.
 """
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import msgspec
 
 from trainguard.errors import ReportPartError
 from trainguard.layout import ProfileRoot
-from trainguard.ports import ProfileObjects
+from trainguard.ports import ReportObjects
 from trainguard.report.stack.parts import PARTS_TYPE, RunPlace
 from trainguard.report.stack.read import keys_of_day
 from trainguard.telemetry.unpack import UNREADABLE
@@ -23,40 +26,102 @@ FEWEST_NODES = 4
 MOST_KEYS = 1_000_000
 """Keys of a day that are held at once: some 300 MB."""
 
+MOST_CALLS = 24
+"""Calls of the plan; each lists some 3 million keys."""
+
 MAX_LIST_BYTES = 64 * 1024 * 1024
-"""Of a node's keys of a day, unpacked: what 32 processes write in a day, each an object a minute, takes a tenth."""
+"""Of one list, unpacked: what 32 processes write in a day, each an object a minute, takes a tenth."""
 
 _LOOKS_EVERY = 1_000
+_WRITES_AT_ONCE = 10
 
 
-def write_keys(
-    objects: ProfileObjects,
-    bucket: str,
-    root: ProfileRoot,
-    place: RunPlace,
-    *,
-    nodes: Sequence[str],
-    day: int,
-    has_time: Callable[[], bool],
-) -> bool:
-    """Leave the keys of a day for each node; return whether that was done.
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a plan has listed a job's days: what its next call goes on with.
 
-    Parameters
+    Attributes
     ----------
-    day : int
-        Its first second, epoch seconds.
-    has_time : callable
-        Asked before each page of keys.
+    began : float
+        When the first call began, epoch seconds.
+    calls : int
+        Calls so far.
+    lists : sequence of (int, int)
+        Of the days that were begun, in order: the day's first second, epoch seconds, and how many lists each node has.
+    after : str
+        The last key that was listed of the last of these days; empty where that day is complete.
     """
-    keys: dict[str, list[str]] = {node: [] for node in nodes}
-    for passed, (key, parsed) in enumerate(keys_of_day(objects, bucket, root, day)):
-        if passed >= MOST_KEYS or (passed % _LOOKS_EVERY == 0 and not has_time()):
-            return False
-        if parsed is not None and parsed.node in keys:
-            keys[parsed.node].append(key)
-    for node, of_node in keys.items():
-        objects.put(bucket, place.keys(node, day), encode_keys(of_node), PARTS_TYPE)
-    return True
+
+    began: float
+    calls: int = 0
+    lists: tuple[tuple[int, int], ...] = ()
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DayLists:
+    """Writes the lists of a job's days.
+
+    Attributes
+    ----------
+    objects, bucket, root : ReportObjects, str, ProfileRoot
+        Where the job's objects lie.
+    place : RunPlace
+        Where the lists go.
+    nodes : sequence of str
+    has_time : callable
+        Asked before each page of keys; a call lists one page in any case.
+    """
+
+    objects: ReportObjects
+    bucket: str
+    root: ProfileRoot
+    place: RunPlace
+    nodes: Sequence[str]
+    has_time: Callable[[], bool]
+
+    def write(self, days: Sequence[int], begun: Listing) -> tuple[Listing, bool]:
+        """Leave the keys of each day for each node; return how far that came, and whether another call is to go on.
+
+        ``days`` are first seconds, epoch seconds, in order.
+        """
+        lists, after = dict(begun.lists), begun.after
+        calls = begun.calls + 1
+        for day in days:
+            if day in lists and not (after and day == begun.lists[-1][0]):
+                continue
+            lists[day], after = self._write_day(day, lists.get(day, 0), after)
+            if after and calls >= MOST_CALLS:
+                del lists[day]
+                return Listing(began=begun.began, calls=calls, lists=tuple(lists.items())), False
+            if after:
+                return Listing(began=begun.began, calls=calls, lists=tuple(lists.items()), after=after), True
+        return Listing(began=begun.began, calls=calls, lists=tuple(lists.items())), False
+
+    def _write_day(self, day: int, number: int, after: str) -> tuple[int, str]:
+        """Write lists from ``number`` on; return how many the day has then, and the last key, or none at its end."""
+        keys: dict[str, list[str]] = {node: [] for node in self.nodes}
+        held, last = 0, ""
+        for passed, (key, parsed) in enumerate(keys_of_day(self.objects, self.bucket, self.root, day, after=after)):
+            if passed and passed % _LOOKS_EVERY == 0 and not self.has_time():
+                break
+            if held >= MOST_KEYS:
+                self._put(day, number, keys)
+                keys, held, number = {node: [] for node in self.nodes}, 0, number + 1
+            if parsed is not None and parsed.node in keys:
+                keys[parsed.node].append(key)
+                held += 1
+            last = key
+        else:
+            last = ""
+        self._put(day, number, keys)
+        return number + 1, last
+
+    def _put(self, day: int, number: int, keys: Mapping[str, Sequence[str]]) -> None:
+        def put(node: str) -> None:
+            self.objects.put(self.bucket, self.place.keys(node, day, number), encode_keys(keys[node]), PARTS_TYPE)
+
+        with ThreadPoolExecutor(_WRITES_AT_ONCE, thread_name_prefix="lists") as writers:
+            list(writers.map(put, keys))
 
 
 def encode_keys(keys: Sequence[str]) -> bytes:

@@ -3,7 +3,7 @@
 All lies under ``<job>/rule-output/TrainGuardReport/parts/<run>/``: ``items.json`` for the whole run, ``training.json``
 for what was read of debug-output, and
 ``nodes/<node>/<day>.<number>``, a part for each invocation that read some of that node's day. Where the plan has listed
-a day for all nodes, ``keys/<node>/<day>`` has a node's keys.
+a day for all nodes, ``keys/<node>/<day>`` has a node's keys, and ``keys/<node>/<day>.001`` more of them.
 """
 
 import re
@@ -49,7 +49,9 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     more : bool
         Whether something is left to be read.
     listed : bool
-        Whether the plan has left a list of the node's keys of the day.
+        Whether the plan has left lists of the node's keys of the day.
+    lists : int
+        How many; an item of before there were several has one.
     tensors : bool
         Whether this is the whole of debug-output instead of a node's day.
     """
@@ -66,6 +68,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     part: int = 0
     more: bool = True
     listed: bool = False
+    lists: int = 1
     tensors: bool = False
 
     @property
@@ -110,9 +113,9 @@ class RunPlace:
         """Return the key of the item's next part."""
         return f"{self.nodes}{item.node}/{item.date}.{item.part:03d}"
 
-    def keys(self, node: str, day: int) -> str:
-        """Return the key of the list of what a node wrote on a day, which begins at ``day``, epoch seconds."""
-        return f"{self.folder}keys/{node}/{_date(day)}"
+    def keys(self, node: str, day: int, number: int = 0) -> str:
+        """Return the key of a list of what a node wrote on a day, which begins at ``day``, epoch seconds."""
+        return f"{self.folder}keys/{node}/{_date(day)}" + (f".{number:03d}" if number else "")
 
     def parse_part(self, key: str) -> tuple[str, str, int] | None:
         """Return (node, date, number) of a part's key; None for any other object."""

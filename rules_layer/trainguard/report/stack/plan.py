@@ -15,7 +15,7 @@ from trainguard.families.training.streams import TrainingStreams
 from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord, NodeRecord
-from trainguard.report.stack.keys import FEWEST_NODES, write_keys
+from trainguard.report.stack.keys import FEWEST_NODES, DayLists, Listing
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
 from trainguard.stores import Jobs, NodeStates
 from trainguard.tensors.debug.keys import ALL_WORKERS
@@ -34,12 +34,17 @@ _ITEMS_TYPE = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class PlannedReport:
-    """How many items there are, where their list lies, and the items themselves where those are few."""
+    """How many items there are, where their list lies, and the items themselves where those are few.
+
+    Where ``more`` is true there are none yet: the plan is to be called again with ``listing``.
+    """
 
     bucket: str
     key: str
     count: int
     items: tuple[DigestItem, ...]
+    more: bool = False
+    listing: Listing | None = None
 
 
 class ReportPlanner:
@@ -50,10 +55,19 @@ class ReportPlanner:
         self._nodes = nodes
         self._objects = objects
 
-    def plan(self, name: str, run: str, *, now: float, has_time: Callable[[], bool] = lambda: True) -> PlannedReport:
+    def plan(
+        self,
+        name: str,
+        run: str,
+        *,
+        now: float,
+        has_time: Callable[[], bool] = lambda: True,
+        listing: Listing | None = None,
+    ) -> PlannedReport:
         """Write the items of a job's report for the execution ``run``, which begins ``now``, epoch seconds.
 
-        Objects are listed for all nodes at once as long as ``has_time`` says so; else each item lists its own.
+        Objects are listed for all nodes at once as long as ``has_time`` says so; then another call goes on with the
+        ``listing`` that this one returns.
 
         Raises
         ------
@@ -74,10 +88,14 @@ class ReportPlanner:
         rules = FAMILIES.plan(job)
         opened = FAMILIES.open(name, rules, records)
         streams = ProfilerStreams.of(opened)
-        items = self._items(job, root, streams, rules.interval_s, run=run, until=now + READING_S)
-        items = self._listed(job, root, place, items, has_time)
+        begun = Listing(began=now) if listing is None else listing
+        until = begun.began + READING_S
+        items = self._items(job, root, streams, rules.interval_s, run=run, until=until)
+        items, left = self._listed(job, root, place, items, begun, has_time)
+        if left is not None:
+            return PlannedReport(job.bucket, place.items, 0, (), more=True, listing=left)
         if has_tensors(opened):
-            items.append(tensors_item(job, run, until=now + READING_S))
+            items.append(tensors_item(job, run, until=until))
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -107,19 +125,27 @@ class ReportPlanner:
         return [msgspec.structs.replace(any_item, node=node, day=day) for node in nodes for day in days]
 
     def _listed(
-        self, job: JobRecord, root: ProfileRoot, place: RunPlace, items: list[DigestItem], has_time: Callable[[], bool]
-    ) -> list[DigestItem]:
-        """List the days for all nodes, and return the items with what was listed."""
+        self,
+        job: JobRecord,
+        root: ProfileRoot,
+        place: RunPlace,
+        items: list[DigestItem],
+        begun: Listing,
+        has_time: Callable[[], bool],
+    ) -> tuple[list[DigestItem], Listing | None]:
+        """List the days for all nodes; return the items with what was listed, and what another call goes on with."""
         nodes = sorted({item.node for item in items})
         if len(nodes) < FEWEST_NODES:
-            return items
-        listed = {
-            day
-            for day in sorted({item.day for item in items})
-            if has_time()
-            and write_keys(self._objects, job.bucket, root, place, nodes=nodes, day=day, has_time=has_time)
-        }
-        return [msgspec.structs.replace(item, listed=item.day in listed) for item in items]
+            return items, None
+        days = sorted({item.day for item in items})
+        writer = DayLists(self._objects, job.bucket, root, place, nodes, has_time)
+        listing, more = writer.write(days, begun)
+        if more:
+            return [], listing
+        lists = dict(listing.lists)
+        return [
+            msgspec.structs.replace(item, listed=item.day in lists, lists=lists.get(item.day, 1)) for item in items
+        ], None
 
     def _days(self, job: JobRecord, root: ProfileRoot, start: float, end: float) -> list[int]:
         """Return the first seconds of the days in the span that have folders."""

@@ -14,6 +14,7 @@ from trainguard.rules.training.compare import change_of
 from trainguard.rules.training.folds import abs_mean, float64, numbers
 from trainguard.rules.training.saturated_activation import SaturatedActivationParameters
 from trainguard.rules.training.selection import GRADIENTS, WEIGHTS, matching
+from trainguard.tensors.name_patterns import NamePatternError
 from trainguard.tensors.step_view import Mode, StepView
 
 ACTIVATIONS = ("activations", "relu_output")
@@ -137,9 +138,16 @@ def _natural_key(name: str) -> list[tuple[int, str]]:
 
 
 def activations_of(step: StepView) -> frozenset[str]:
-    """Return a step's activations: members of their collections, and tensors that are named as such."""
+    """Return a step's activations: members of their collections, and tensors that are named as such.
+
+    Members alone of a step whose names would take too long to search.
+    """
     members = [step.members(collection) for collection in ACTIVATIONS]
-    return frozenset().union(*members, matching(step, ACTIVATION_NAMES))
+    try:
+        named = matching(step, ACTIVATION_NAMES)
+    except NamePatternError:
+        named = ()
+    return frozenset().union(*members, named)
 
 
 def limits_of(name: str) -> tuple[float, float] | None:

@@ -21,8 +21,8 @@ from trainguard.errors import (
 from trainguard.records import Status
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.training.selection import compiled
 from trainguard.rules.units import counted
+from trainguard.tensors.name_patterns import NamePatternError, name_pattern
 from trainguard.tensors.step_view import StepView
 
 MOST_STEPS = 100
@@ -56,12 +56,12 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
         return super().settable() - {"ignored"}
 
     def __post_init__(self) -> None:
-        """Refuse patterns that are no regular expressions."""
+        """Refuse patterns that are no regular expressions, or could take too long: evaluators serve other jobs, too."""
         for field in self.regex_fields:
             for pattern in _texts(getattr(self, field)):
                 try:
-                    compiled(pattern)
-                except (re.error, RecursionError, OverflowError) as fault:
+                    name_pattern(pattern)
+                except NamePatternError as fault:
                     raise self.fault(field, pattern, f"a regular expression ({fault})") from fault
 
     def fault(self, field: str, value: object, expected: str) -> RuleConfigError:

@@ -5,7 +5,7 @@ Known forms: ``loss: 0.5``, ``train_loss=0.5``, ``'eval_loss': 0.5`` (Hugging Fa
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,6 +36,13 @@ _ROUND = re.compile(r"^\s{0,8}(?:\[[0-9:. -]{1,40}\]\s{0,4})?\[(?P<step>\d{1,9})
 """XGBoost's number of the round, behind a time that a container may print."""
 
 
+Search = Callable[[re.Pattern[str], str], re.Match[str] | None]
+
+
+class SlowSearchError(Exception):
+    """A search with a regular expression of the job's takes too long."""
+
+
 class LogLine(NamedTuple):
     """A line of a log, and when it was written, epoch seconds."""
 
@@ -61,11 +68,15 @@ class ScalarLines:
         The job's own; in a line that has none of them, the forms above are known.
     counted : dict of str to int
         How often a scalar was logged without a step, by its name: its next step.
+    search : callable
+        Searches with the job's own definitions; one for which it raises SlowSearchError is not used again.
     """
 
     definitions: Sequence[MetricDefinition] = ()
     counted: dict[str, int] = field(default_factory=dict)
+    search: Search = re.Pattern.search
     bad: dict[str, int] = field(default_factory=dict)
+    _slow: set[str] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
 
     def read(self, lines: Iterable[LogLine]) -> list[ScalarsOfStep]:
@@ -89,7 +100,7 @@ class ScalarLines:
 
     def _found(self, text: str) -> Mapping[str, float]:
         pairs = [
-            (each.name, match[1]) for each in self.definitions if (match := each.pattern.search(text)) is not None
+            (each.name, match[1]) for each in self.definitions if (match := self._searched(each, text)) is not None
         ] or [(match["name"], match["value"]) for match in _SCALAR.finditer(text)]
         found: dict[str, float] = {}
         for name, value in pairs:
@@ -102,6 +113,16 @@ class ScalarLines:
             except (TypeError, ValueError):
                 self._count(NO_NUMBER)
         return found
+
+    def _searched(self, definition: MetricDefinition, text: str) -> re.Match[str] | None:
+        if definition.name in self._slow:
+            return None
+        try:
+            return self.search(definition.pattern, text)
+        except SlowSearchError:
+            self._slow.add(definition.name)
+            self._count(f"metric {definition.name!r}: a search with {definition.pattern.pattern!r} takes too long")
+            return None
 
     def _count(self, why: str) -> None:
         self.bad[why] = self.bad.get(why, 0) + 1

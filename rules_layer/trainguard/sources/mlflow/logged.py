@@ -28,9 +28,16 @@ _MS = 1_000.0
 _GPU: dict[str, tuple[str, str, float]] = {
     "utilization_percentage": ("GPUUtilization", "", 1.0),
     "memory_usage_megabytes": ("", "MemoryUsedBytes", _MEGA),
+    "memory_usage_percentage": ("", "MemoryShare", 1.0),
     "power_usage_watts": ("", "PowerWatts", 1.0),
 }
 """By MLflow's name: the dimension, or the rest of the name, of a series (docs/formats.md), and a factor."""
+
+_SHARE = ".MemoryShare"
+"""Ends the name of the percentage of memory in use, which is no series: with the bytes it tells the whole memory."""
+
+_LEAST_SHARE, _MEBI = 5.0, 2.0**20
+"""Percent of the memory from which its whole size is told; MLflow rounds shares to a tenth."""
 
 _HOST = {"system_memory_usage_percentage": SeriesName("memory", "MemoryUsedPercent")}
 _COUNTERS = {
@@ -97,7 +104,9 @@ def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
             if found is not None:
                 by_moment.setdefault((node, at), {})[found[0]] = found[1]
     for (node, at), measured in by_moment.items():
-        system.add(node, at, measured)
+        _put_totals(measured)
+        if measured:
+            system.add(node, at, measured)
     run.snapshots = system.snapshots(ONLY_NODE)
     run.scalars = scalars.rows()
     run.started_at = None if info.started_ms is None else info.started_ms / _MS
@@ -109,6 +118,16 @@ def run_of(info: RunInfo, values: Iterable[Logged | None]) -> SourceRun:
 def _owners(user: str) -> dict[str, str]:
     """Return who started a run; MLflow calls somebody whom it does not know by a word."""
     return {} if user in {"", _NOBODY} else {"user": user}
+
+
+def _put_totals(measured: dict[SeriesName, float]) -> None:
+    """Put the whole memory of GPUs in the place of the percentage that is in use."""
+    for series in [each for each in measured if each.name.endswith(_SHARE)]:
+        gpu, share = series.name.removesuffix(_SHARE), measured.pop(series)
+        used = measured.get(SeriesName("gpu", f"{gpu}.MemoryUsedBytes"))
+        if used is not None and _LEAST_SHARE <= share <= 100.0:
+            total = round(used / share * 100.0 / _MEBI) * _MEBI
+            measured[SeriesName("gpu", f"{gpu}.MemoryTotalBytes")] = total
 
 
 def _measured(

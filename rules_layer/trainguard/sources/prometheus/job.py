@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from trainguard.sources.json_api import JsonApi
 from trainguard.sources.prometheus.queries import (
     DEVICE_METRICS,
+    FREE,
     HOST_QUERIES,
     MIG_LABEL,
     MOST_DEVICES,
     NODE_LABELS,
+    RESERVED,
+    TOTAL,
+    USED,
     DeviceMetric,
     HostQuery,
 )
@@ -62,6 +66,9 @@ def read_job(api: JsonApi, name: str, matchers: str, over: TimeRange) -> SourceR
     reading = _Reading(SourceRun(name, TOOL))
     for metric in DEVICE_METRICS:
         _devices(api, metric, matchers, over, reading)
+    for by_time in reading.values.values():
+        for values in by_time.values():
+            _put_totals(values)
     for query in HOST_QUERIES:
         _hosts(api, query, over, reading)
     reading.run.snapshots = {
@@ -90,6 +97,17 @@ def _devices(api: JsonApi, metric: DeviceMetric, matchers: str, over: TimeRange,
                 reading.put(node, at, series, value * metric.factor)
             else:
                 run.refuse(NO_VALUE)
+
+
+def _put_totals(values: dict[SeriesName, float]) -> None:
+    """Put the whole memory of GPUs in the place of its parts: dcgm-exporter writes no total by default."""
+    for series in [each for each in values if each.name.endswith((f".{FREE}", f".{RESERVED}"))]:
+        gpu, _, part = series.name.partition(".")
+        amount = values.pop(series)
+        used = values.get(SeriesName("gpu", f"{gpu}.{USED}"))
+        if part == FREE and used is not None:
+            reserved = values.get(SeriesName("gpu", f"{gpu}.{RESERVED}"), 0.0)
+            values.setdefault(SeriesName("gpu", f"{gpu}.{TOTAL}"), used + amount + reserved)
 
 
 def _hosts(api: JsonApi, query: HostQuery, over: TimeRange, reading: _Reading) -> None:

@@ -24,11 +24,16 @@ class DeviceMetric:
     highest: float = 2_147_483_000.0
 
 
+USED, TOTAL, FREE, RESERVED = "MemoryUsedBytes", "MemoryTotalBytes", "MemoryFreeBytes", "MemoryReservedBytes"
+"""Ends of names; the last two are no series, and make the third where dcgm-exporter writes no total, as by default."""
+
 DEVICE_METRICS = (
     DeviceMetric("DCGM_FI_DEV_GPU_UTIL", "gpu", dimension="GPUUtilization", highest=100.0),
     DeviceMetric("DCGM_FI_DEV_MEM_COPY_UTIL", "gpu", dimension="GPUMemoryUtilization", highest=100.0),
-    DeviceMetric("DCGM_FI_DEV_FB_USED", "gpu", rest="MemoryUsedBytes", factor=MEBI),
-    DeviceMetric("DCGM_FI_DEV_FB_TOTAL", "gpu", rest="MemoryTotalBytes", factor=MEBI),
+    DeviceMetric("DCGM_FI_DEV_FB_USED", "gpu", rest=USED, factor=MEBI),
+    DeviceMetric("DCGM_FI_DEV_FB_TOTAL", "gpu", rest=TOTAL, factor=MEBI),
+    DeviceMetric("DCGM_FI_DEV_FB_FREE", "gpu", rest=FREE, factor=MEBI),
+    DeviceMetric("DCGM_FI_DEV_FB_RESERVED", "gpu", rest=RESERVED, factor=MEBI),
     DeviceMetric("DCGM_FI_DEV_POWER_USAGE", "gpu", rest="PowerWatts", highest=100_000.0),
     DeviceMetric("DCGM_FI_DEV_GPU_TEMP", "gpu", rest="TemperatureCelsius", highest=1_000.0),
     DeviceMetric("DCGM_FI_DEV_SM_CLOCK", "gpu", rest="SMClockMHz", highest=100_000.0),

@@ -1,7 +1,7 @@
 """System metrics of Weights & Biases as series of a profile."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from trainguard.sources.run import ONLY_NODE, SeriesName, Snapshot
 from trainguard.sources.snapshots import SnapshotCollector
@@ -11,12 +11,26 @@ _GPU = {
     "memory": ("GPUMemoryUtilization", ""),
     "memoryAllocatedBytes": ("", "MemoryUsedBytes"),
     "powerWatts": ("", "PowerWatts"),
+    "enforcedPowerLimitWatts": ("", "PowerLimitWatts"),
     "temp": ("", "TemperatureCelsius"),
     "smClock": ("", "SMClockMHz"),
     "pcieTxBytes": ("", "PCIeTransmittedBytesPerSecond"),
     "pcieRxBytes": ("", "PCIeReceivedBytesPerSecond"),
+    "nvlinkTxBytes": ("", "NVLinkTransmittedBytesPerSecond"),
+    "nvlinkRxBytes": ("", "NVLinkReceivedBytesPerSecond"),
+    "smActive": ("", "SMActivityPercent"),
+    "smOccupancy": ("", "SMOccupancyPercent"),
+    "pipeTensorActive": ("", "TensorActivityPercent"),
+    "dramActive": ("", "DRAMActivityPercent"),
 }
 """By W&B's name: the dimension, or the rest of the name, of a series (docs/formats.md)."""
+
+_ACTIVITY = frozenset(rest for _, rest in _GPU.values() if rest.endswith(("ActivityPercent", "OccupancyPercent")))
+"""W&B writes these in percent from NVML, and as shares of 1 from dcgm-exporter."""
+
+_TOTAL, _SHARE = "MemoryTotalBytes", re.compile(r"(?:system\.)?gpu\.(\d{1,2})\.memoryAllocated(/l:.+)?", re.DOTALL)
+_LEAST_SHARE, _MEBI = 0.5, 2.0**20
+"""Percent of the memory from which its whole size is told; smaller shares are too coarse."""
 
 _NAME = re.compile(r"(?:system\.)?(?P<metric>[^/]*(?:/(?!l:)[^/]*)*?)(?:/l:(?P<node>.+))?", re.DOTALL)
 _OF_GPU = re.compile(r"gpu\.(\d{1,2})\.(\w+)")
@@ -32,6 +46,7 @@ class SystemMetrics:
     def __init__(self) -> None:
         self._collected = SnapshotCollector()
         self._known: dict[str, tuple[str, SeriesName | None]] = {}
+        self._most_active: dict[str, float] = {}
 
     def add(self, at: float, values: Mapping[str, float]) -> None:
         """Take in values by W&B's names, measured at ``at``, epoch seconds."""
@@ -43,12 +58,32 @@ class SystemMetrics:
             measured = self._collected.rate(node, series, at, value) if series.type == "network" else value
             if measured is not None:
                 by_node.setdefault(node, {})[series] = measured
+            if _is_activity(series):
+                self._most_active[node] = max(self._most_active.get(node, 0.0), value)
+        for node, series, total in self._totals(values):
+            by_node.setdefault(node, {})[series] = total
         for node, found in by_node.items():
             self._collected.add(node, at, found)
 
     def snapshots(self, host: str) -> dict[str, list[Snapshot]]:
         """Return snapshots by node; ``host`` is the name of the node that the metrics do not name."""
-        return self._collected.snapshots(host or ONLY_NODE)
+        found = self._collected.snapshots(host or ONLY_NODE)
+        for node, most in self._most_active.items():
+            if most <= 1.0:
+                # All of a run at 1 % or less would be a GPU that does nothing: these are shares of 1.
+                name = node or host or ONLY_NODE
+                found[name] = [_in_percent(each) for each in found[name]]
+        return found
+
+    def _totals(self, values: Mapping[str, float]) -> Iterator[tuple[str, SeriesName, float]]:
+        """Yield the whole memory of each GPU of which bytes and percent in use are known: node, series, bytes."""
+        for name, share in values.items():
+            match = _SHARE.fullmatch(name)
+            used = values.get(name.replace(".memoryAllocated", ".memoryAllocatedBytes", 1)) if match else None
+            if match is None or used is None or not _LEAST_SHARE <= share <= 100.0:
+                continue
+            total = round(used / share * 100.0 / _MEBI) * _MEBI
+            yield (match[2] or "").removeprefix("/l:"), SeriesName("gpu", f"gpu{int(match[1])}.{_TOTAL}"), total
 
     def _series(self, name: str) -> tuple[str, SeriesName | None]:
         """Return the node, empty where it is not named, and the series; one of the network counts up."""
@@ -58,6 +93,15 @@ class SystemMetrics:
             match = _NAME.fullmatch(name)
             self._known[name] = ("", None) if match is None else (match["node"] or "", _named(match["metric"]))
         return self._known[name]
+
+
+def _is_activity(series: SeriesName) -> bool:
+    return series.type == "gpu" and series.name.partition(".")[2] in _ACTIVITY
+
+
+def _in_percent(snapshot: Snapshot) -> Snapshot:
+    values = {series: 100.0 * value if _is_activity(series) else value for series, value in snapshot.values.items()}
+    return Snapshot(snapshot.at, values)
 
 
 def _named(metric: str) -> SeriesName | None:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -25,10 +26,11 @@ def verdict(*words: object) -> Result:
     return CliRunner().invoke(app, ["verdict", *(str(word) for word in words)])
 
 
-def recorded(folder: Path, gpu: float, *, until: float, code: int | None = None) -> Path:
-    """Write an hour of a run, up to a time."""
+def recorded(folder: Path, gpu: float, *, until: float, code: int | None = None, **further: float) -> Path:
+    """Write an hour of a run, up to a time; ``further`` are other metrics of its GPU."""
     start = until - 3_600.0
-    samples = [stats(start + 15.0 * number, {"gpu.0.gpu": gpu}) for number in range(240)]
+    metrics = {"gpu.0.gpu": gpu, **{f"gpu.0.{name}": value for name, value in further.items()}}
+    samples = [stats(start + 15.0 * number, metrics) for number in range(240)]
     file = folder / "run-a.wandb"
     file.write_bytes(run_file([run("bert", at=start), *([] if code is None else [ended(code)]), *samples]))
     return file
@@ -138,3 +140,26 @@ def test_given_a_server_that_refuses_when_written_then_the_command_fails(
     with json_service(lambda *_: (status, {"message": "refused"})) as (url, _):
         result = verdict(file, "--write-mlflow", place.format(url=url))
     assert result.exit_code == 2
+
+
+def test_given_an_idle_run_that_holds_memory_when_asked_then_the_verdict_says_so(tmp_path: Path) -> None:
+    memory: dict[str, Any] = {"memoryAllocated": 50.0, "memoryAllocatedBytes": 40 * 2.0**30}
+    place = recorded(tmp_path, 0.0, until=time.time() - 60.0, **memory)
+
+    said = json.loads(verdict(place, "--json").stdout)
+    shown = verdict(place).stdout
+
+    assert (said["verdict"], said["memory_held_on"]) == ("idle", said["idle_nodes"])
+    assert len(said["idle_nodes"]) == 1
+    assert said["why"].startswith("never used, memory held: ")
+    assert "its GPU holds 43.0 GB of 85.9 GB (50 %) of memory" in said["why"]
+    assert f"holds GPU memory\t{said['idle_nodes'][0]}" in shown
+
+
+def test_given_a_run_that_looks_busy_when_its_sm_activity_is_low_then_the_verdict_names_that_measure(
+    tmp_path: Path,
+) -> None:
+    said = json.loads(verdict(recorded(tmp_path, 98.0, until=time.time() - 60.0, smActive=5.0), "--json").stdout)
+
+    assert (said["verdict"], said["rules"]) == ("wasted", ["LowGPUUtilization"])
+    assert "SM activity of at most 5 % (threshold 20 %)" in said["why"]

@@ -1,10 +1,10 @@
 """What a full report lists: each page of keys once for all nodes, and the same objects as listings of one's own."""
 
-import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,9 +55,15 @@ def world_of(done: MemoryWorld, nodes: int) -> MemoryWorld:
 
 
 def planned(world: MemoryWorld, has_time: Callable[[], bool] = lambda: True) -> list[DigestItem]:
+    """Return the items of a plan, called as often as it asks for."""
     planner = ReportPlanner(jobs=world.jobs, nodes=world.nodes, objects=world.objects)
     place = planner.plan(JOB, "run", now=NOW, has_time=has_time)
-    return decode_items(place.key, world.objects.get(BUCKET, place.key, 10_000_000))
+    while place.more:
+        left = msgspec.convert(msgspec.to_builtins(place.listing), day_keys.Listing)
+        place = planner.plan(JOB, "run", now=NOW + 300, has_time=has_time, listing=left)
+    items = decode_items(place.key, world.objects.get(BUCKET, place.key, 10_000_000))
+    assert {item.until for item in items} == {NOW + plan.READING_S}
+    return items
 
 
 def digested(world: MemoryWorld, item: DigestItem) -> int:
@@ -65,7 +71,7 @@ def digested(world: MemoryWorld, item: DigestItem) -> int:
     before = world.faults.calls.count(GET)
     left = DayDigester(objects=world.objects, has_time=lambda: True).digest(item, now=NOW)
     assert not left.more
-    return world.faults.calls.count(GET) - before - item.listed
+    return world.faults.calls.count(GET) - before - item.listed * item.lists
 
 
 def listings(world: MemoryWorld) -> int:
@@ -90,28 +96,48 @@ def test_given_few_nodes_when_planned_then_each_digest_lists_for_itself(done: Me
     assert listings(world) == 0
 
 
-def test_given_no_time_when_planned_then_each_digest_lists_for_itself_and_reads_as_much(done: MemoryWorld) -> None:
+def test_given_no_time_when_planned_then_calls_go_on_and_list_no_page_for_each_node(
+    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(day_keys, "_LOOKS_EVERY", 100)
     world = world_of(done, FEWEST_NODES)
     items = planned(world, has_time=lambda: False)
-    assert ({item.listed for item in items}, listings(world)) == ({False}, 0)
+    calls = -(-FEWEST_NODES * MINUTES // 100)
+    assert {(item.listed, item.lists) for item in items} == {(True, calls)}
+    assert [digested(world, item) for item in items] == [MINUTES] * FEWEST_NODES
+    empty_folders = 2
+    pages = -(-FEWEST_NODES * MINUTES // PAGE)
+    assert listings(world) <= (pages + empty_folders) + (calls - 1) * (1 + empty_folders + pages)
+
+
+@pytest.mark.parametrize("most", [FEWEST_NODES * MINUTES, FEWEST_NODES * MINUTES - 1, 7])
+def test_given_a_large_day_when_planned_then_it_has_more_lists_and_no_more_listings(
+    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(day_keys, "MOST_KEYS", most)
+    world = world_of(done, FEWEST_NODES)
+    items = planned(world)
+    assert {(item.listed, item.lists) for item in items} == {(True, -(-FEWEST_NODES * MINUTES // most))}
+    assert [digested(world, item) for item in items] == [MINUTES] * FEWEST_NODES
+    assert listings(world) == -(-FEWEST_NODES * MINUTES // PAGE) + 2
+
+
+def test_given_a_plan_without_end_when_it_is_given_up_then_each_digest_lists_for_itself_and_reads_as_much(
+    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(day_keys, "_LOOKS_EVERY", 1)
+    monkeypatch.setattr(day_keys, "MOST_CALLS", 3)
+    world = world_of(done, FEWEST_NODES)
+    items = planned(world, has_time=lambda: False)
+    assert {item.listed for item in items} == {False}
     assert [digested(world, item) for item in items] == [MINUTES] * FEWEST_NODES
 
 
-def test_given_a_day_that_is_too_large_or_takes_too_long_when_planned_then_no_list_of_it_is_left(
-    done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = world_of(done, FEWEST_NODES)
-    monkeypatch.setattr(day_keys, "MOST_KEYS", FEWEST_NODES * MINUTES)
-    assert {item.listed for item in planned(world)} == {True}
-    monkeypatch.setattr(day_keys, "MOST_KEYS", FEWEST_NODES * MINUTES - 1)
-    fresh = world_of(done, FEWEST_NODES)
-    assert {item.listed for item in planned(fresh)} == {False}
-    monkeypatch.setattr(day_keys, "_LOOKS_EVERY", 10)
-    looks = itertools.count()
-    slow = world_of(done, FEWEST_NODES)
-    assert {item.listed for item in planned(slow, has_time=lambda: next(looks) < 3)} == {False}
-    for stores in (fresh, slow):
-        assert list(stores.objects.list(BUCKET, KEYS, "")) == []
+def test_given_an_item_of_before_days_had_several_lists_when_read_then_it_has_one() -> None:
+    axis = {"start": 0.0, "bucket_s": 1.0, "buckets": 0}
+    body = {"job": JOB, "bucket": BUCKET, "prefix": "", "run": "run", "node": "algo-1", "day": START, "axis": axis}
+    (item,) = decode_items("items.json", msgspec.json.encode([body | {"listed": True}]))
+    assert (item.lists, item.place.keys("algo-1", item.day)) == (1, f"{KEYS}algo-1/{item.date}")
 
 
 @pytest.mark.parametrize("body", [None, b"", b"none", encode_keys(["a"])[:-1]])
@@ -133,9 +159,9 @@ def test_given_a_list_that_cannot_be_read_when_digested_then_the_digest_lists_fo
 def test_given_lists_when_a_report_is_made_then_it_is_the_same_and_they_are_deleted(
     done: MemoryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def report(threshold: int) -> tuple[object, int]:
+    def report(threshold: int, *, hurried: bool = False) -> tuple[object, int]:
         monkeypatch.setattr(plan, "FEWEST_NODES", threshold)
-        run = ReportRun(done, name=f"report-{threshold}")
+        run = ReportRun(done, name=f"report-{threshold}-{hurried}", hurried=hurried)
         before = len(done.faults.calls)
         ending = run.run()
         assert ending.status == "SUCCEEDED", ending.cause
@@ -144,6 +170,10 @@ def test_given_lists_when_a_report_is_made_then_it_is_the_same_and_they_are_dele
         return json.loads(done.objects.get(BUCKET, f"{FOLDER}report.json", 100_000_000)), written
 
     own, few = report(3), report(2)
+    monkeypatch.setattr(day_keys, "_LOOKS_EVERY", 3)
+    hurried = report(2, hurried=True)
+    assert hurried[0] == own[0]
+    assert hurried[1] > few[1]
     assert few[0] == own[0]
     assert few[1] == own[1] + 2
 

@@ -13,7 +13,8 @@ from trainguard.cli.commands.explain.explanation import Explanation, explain
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
 from trainguard.records import JobRecord, Status
-from trainguard.rules.low_gpu_utilization import IDLE_TIME, P5
+from trainguard.rules.low_gpu_output import IDLE_TIME
+from trainguard.rules.low_gpu_utilization import P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS

@@ -59,6 +59,8 @@ def test_given_a_setting_in_any_case_when_read_then_it_is_the_rules(name: str) -
             {"tensor_regex": "fine,(open"},
             r"ExplodingTensor_tensor_regex is '\(open', expected a regular",
         ),
+        ("ExplodingTensor", {"tensor_regex": "fine,((?:x+)+)y"}, r"expected a regular expression \(repeats a group"),
+        ("ClassImbalance", {"labels_regex": "(a|b|ab)*c"}, "expected a regular expression"),
         ("DeadRelu", {"tensor_regex": "*"}, "DeadRelu_tensor_regex is '\\*', expected a regular expression"),
         ("CheckInputImages", {"regex": "["}, "CheckInputImages_regex is '\\[', expected a regular expression"),
         ("ClassImbalance", {"labels_regex": ")"}, "ClassImbalance_labels_regex"),

@@ -3,18 +3,14 @@
 import re
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
-from tests.support.steps import RULES, Run, Step, fired, observed, parameters, reduced
+from tests.support.steps import RULES, Run, Step, observed, parameters, reduced
 from tests.unit.rules.training.random_runs import random_run
 from trainguard.errors import TelemetryFormatError
 from trainguard.records import Status
-from trainguard.rules.training.loss_history import MOST_KEPT
-from trainguard.rules.training.names import NAMES
-from trainguard.rules.training.registry import PARAMETERS_TYPES, SPECS, TRUSTED_RULES, all_rules
-from trainguard.rules.training.stalled_training import StalledTrainingRule
+from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import RunView
 from trainguard.tensors.step_view import Mode
 
@@ -329,124 +325,6 @@ def test_given_too_few_steps_to_compare_when_judged_then_the_rule_waits() -> Non
         result = each.judge(state, RunView(1), values)
         assert result.status is Status.WARMING_UP
         assert result.reason.startswith("1 saved step holds what the rule checks, too few to compare. It checks")
-
-
-def test_given_long_runs_when_observed_then_the_state_stays_small_and_says_what_it_left_out() -> None:
-    run = Run()
-    random = np.random.default_rng(1)
-    for step in range(300):
-        names = {f"loss{each}": [1.0 / (step + 1.0)] for each in range(40)}
-        classes = random.integers(0, 5_000, 200)
-        mode = Mode.TRAIN if step % 3 else Mode.EVAL
-        run.add(
-            step, {**names, "labels": classes, "predictions": classes}, collections={"losses": list(names)}, mode=mode
-        )
-    sizes = {}
-    for rule, given in (
-        ("LossNotDecreasing", {"num_steps": 50}),
-        ("ClassImbalance", {}),
-        ("Overfit", {}),
-        ("Overtraining", {}),
-    ):
-        outcome = observed(rule, run, **given)
-        sizes[rule] = len(msgspec.msgpack.encode(outcome.state))
-        if rule in ("LossNotDecreasing", "ClassImbalance"):
-            assert outcome.state.left_out > 0
-            assert "beyond the first" in outcome.result.reason
-    assert sum(sizes.values()) < 48_000, sizes
-
-
-def test_given_more_steps_than_are_kept_when_steps_are_even_then_the_reference_is_the_exact_one() -> None:
-    run = Run()
-    losses = np.random.default_rng(3).uniform(1.0, 2.0, 12 * MOST_KEPT)
-    for step, loss in enumerate(losses):
-        run.add(step, {"loss": [loss]}, collections={"losses": ["loss"]})
-    apart = 3 * MOST_KEPT
-    outcome = observed("LossNotDecreasing", run, num_steps=apart)
-    assert outcome.state.evaluated == 3
-    assert f"since step {2 * apart}, from {losses[2 * apart]:.6g} to {losses[3 * apart]:.6g}" in outcome.result.reason
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_given_a_state_when_stored_and_read_back_in_the_middle_then_the_verdict_is_the_same(rule: str) -> None:
-    for seed in range(8):
-        run = random_run(seed)
-        each, values = RULES[rule], parameters(rule, **SET_UP.get(rule, {}))
-        state = each.state_type()
-        for step in run.steps:
-            state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=each.state_type)
-            each.observe(state, step, values)
-        each.judge(state, RunView(len(run.steps), closed=True), values)
-        assert state == observed(rule, run, **SET_UP.get(rule, {})).state
-
-
-@pytest.mark.parametrize(
-    ("now", "closed", "status", "words"),
-    [
-        (2_900.0, False, Status.OK, "Step 1: no step was saved for 31.7 min"),
-        (2_801.0, False, Status.OK, "not above the threshold of 30 min"),
-        (2_802.0, False, Status.FIRED, "Step 1: no step was saved for 30"),
-        (99_999.0, True, Status.OK, "until step 1"),
-    ],
-)
-def test_given_a_clock_when_nothing_was_saved_for_longer_than_the_threshold_then_training_stalls(
-    now: float, closed: bool, status: Status, words: str
-) -> None:
-    rule, values = StalledTrainingRule(), parameters("StalledTrainingRule")
-    run = Run()
-    run.add(0, at=1_000.0)
-    run.add(1, at=1_001.0)
-    state = rule.state_type()
-    for step in run.steps:
-        rule.observe(state, step, values)
-    progress = 1_200.0 if now == 2_900.0 else 1_001.0
-    result = rule.judge_at(state, RunView(2, closed=closed), values, now=now, progress_at=progress)
-    assert result.status is status
-    if now != 2_900.0:
-        assert words in result.reason
-
-
-def test_given_a_clock_before_the_first_step_when_it_takes_too_long_then_training_stalls() -> None:
-    rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", threshold=120)
-    state = rule.state_type()
-    early = rule.judge_at(state, RunView(0), values, now=1_100.0, progress_at=1_000.0)
-    late = rule.judge_at(state, RunView(0), values, now=1_121.0, progress_at=1_000.0)
-    assert (early.status, late.status) == (Status.WARMING_UP, Status.FIRED)
-    assert late.reason.startswith(
-        "No step was saved for 121 s since the rule began to wait, and training has not ended"
-    )
-    assert late.onset == 1_120.0
-
-
-def test_given_a_stall_that_is_over_when_the_clock_judges_then_it_has_ended() -> None:
-    rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", threshold=120)
-    run = Run()
-    run.add(0, at=1_000.0)
-    run.add(1, at=1_500.0)
-    state = rule.state_type()
-    for step in run.steps:
-        rule.observe(state, step, values)
-    assert state.fired == 1
-    assert rule.judge_at(state, RunView(2), values, now=1_510.0, progress_at=1_500.0).status is Status.OK
-
-
-def test_given_the_registry_when_read_then_names_parameters_and_specs_are_of_the_same_rules() -> None:
-    assert tuple(rule.name for rule in all_rules()) == NAMES == tuple(PARAMETERS_TYPES) == tuple(SPECS)
-    for rule in all_rules():
-        assert rule.name == f"training/{rule.parameters_type.rule_name}" == rule.spec.name
-        assert rule.spec.family == "training"
-        assert set(rule.spec.parameters) == rule.parameters_type.settable() - {"scan_interval_us"}
-        fields = re.findall(r"{(\w+)}", rule.spec.condition)
-        assert set(fields) <= rule.parameters_type.settable()
-        assert (rule.spec.clause is None) is rule.spec.informs_only
-        assert rule.clear_after_s(None, 0.5) == 0.0
-
-
-def test_given_a_rule_for_reports_when_it_sees_anything_then_it_never_fires() -> None:
-    run = Run()
-    run.add(0, {"train-rmse": [np.nan]}, collections={"metrics": ["train-rmse"]})
-    outcome = observed("CreateXgboostReport", run)
-    assert (outcome.result.status, fired("CreateXgboostReport", run)) == (Status.OK, [])
 
 
 def two_runs(one: Any, other: Any, **how: Any) -> Any:

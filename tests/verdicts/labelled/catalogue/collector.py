@@ -16,6 +16,7 @@ GENERATING = Load(busy=99.0, spread=0.5, effort=0.42, memory=0.6, activity=45.0)
 SAVING = replace(UPLOADING, read=9e7, received=2e7)
 HOLLOW = Load(busy=98.5, spread=0.8, effort=0.4, activity=5.0)
 LEAK_GB = 22.0
+HUNG_OR_LOW = ("HungJob", "LowGPUUtilization")
 
 
 def job(name: str, group: str, about: str, **described: object) -> Job:
@@ -148,7 +149,47 @@ OTHERS = (
     ),
 )
 
+HELD = (
+    job(
+        "held-by-a-script-that-does-not-exit",
+        "memory held",
+        "Training is over at minute 50 of 120; the script waits for a logger, and 48 GB of each GPU stay in use.",
+        minutes=120,
+        pieces=(*ordinary(50), Piece(load=QUIET, start_min=50)),
+        faults=(
+            Fault(kind="memory held while idle", onset_min=50, wasted_min=(69, 70), fails_in_h=0.0, first=HUNG_OR_LOW),
+        ),
+    ),
+    job(
+        "held-by-a-server-without-requests",
+        "memory held",
+        "A server loads 48 GB within three minutes, and no request comes in 90.",
+        machine=P3_2XLARGE,
+        minutes=90,
+        pieces=(Piece(load=QUIET),),
+        faults=(Fault(kind="memory held while idle", onset_min=0, wasted_min=(88, 90)),),
+    ),
+    job(
+        "held-by-a-notebook",
+        "memory held",
+        "A notebook trains for twenty minutes, and is left open with its model for 70.",
+        machine=P3_2XLARGE,
+        minutes=90,
+        pieces=(*ordinary(20), Piece(load=QUIET, start_min=20)),
+        faults=(
+            Fault(kind="memory held while idle", onset_min=20, wasted_min=(69, 70), fails_in_h=0.0, first=HUNG_OR_LOW),
+        ),
+    ),
+)
+
 HEALTHY_JOBS = (
+    job(
+        "evaluation-on-the-hosts",
+        "healthy",
+        "Every 30 minutes the hosts evaluate for 4, while the model stays in the GPUs' memory.",
+        minutes=120,
+        pieces=(*ordinary(120), Piece(load=UPLOADING, start_min=20, every_min=30, for_min=4)),
+    ),
     job("healthy-4-gpus", "healthy", "Four GPUs that train at their power limit, with steps.", steps=Steps(ranks=True)),
     job(
         "healthy-2-nodes",
@@ -215,4 +256,4 @@ HEALTHY_JOBS = (
     ),
 )
 
-JOBS = (*HANGS, *BROKEN, *OTHERS, *HEALTHY_JOBS)
+JOBS = (*HANGS, *BROKEN, *OTHERS, *HELD, *HEALTHY_JOBS)

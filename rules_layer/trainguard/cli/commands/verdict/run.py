@@ -106,6 +106,8 @@ def _found(request: VerdictRequest, now: float) -> _Found:
 def _blocks(verdict: JobVerdict) -> list[Block]:
     word = verdict.verdict.value.replace("_", " ")
     facts: list[tuple[str, Shown]] = [("verdict", Cell(word, _STYLES[verdict.verdict]))]
+    if verdict.memory_held_on:
+        facts.append(("holds GPU memory", ", ".join(verdict.memory_held_on)))
     if verdict.since is not None:
         facts.append(("since", verdict.since))
     if verdict.certainty is not None:

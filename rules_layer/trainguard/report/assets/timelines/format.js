@@ -26,6 +26,15 @@ function showSeconds(value) {
   return `${decimals(value, value < 10 ? 2 : value < 100 ? 1 : 0)} s`;
 }
 
+// A number with its unit, such as watts; no more digits than people read.
+function showIn(unit) {
+  return (value) => `${decimals(value, value < 100 ? 1 : 0)} ${unit}`;
+}
+
+function tickIn(unit) {
+  return (value) => `${Number(value.toPrecision(4))} ${unit}`;
+}
+
 function tickPercent(value) {
   return `${value} %`;
 }

@@ -20,7 +20,15 @@ const CHARTS = {
   host_memory: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "high" },
   network: { read: floats, show: showRate, tick: tickRate, top: aboveAll, worst: "high" },
   steps: { read: floats, show: showSeconds, tick: tickSeconds, top: aboveAll, worst: "high", most: 5, spans: true },
+  sm_activity: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "low" },
+  memory_used: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "high" },
+  power: { read: floats, show: showIn("W"), tick: tickIn("W"), top: aboveAll, worst: "low" },
+  sm_clock: { read: floats, show: showIn("MHz"), tick: tickIn("MHz"), top: aboveAll, worst: "low" },
+  temperature: { read: floats, show: showIn("°C"), tick: tickIn("°C"), top: aboveAll, worst: "high" },
+  nvlink: { read: floats, show: showRate, tick: tickRate, top: aboveAll, worst: "low" },
+  pcie: { read: floats, show: showRate, tick: tickRate, top: aboveAll, worst: "low" },
 };
+const DEVICE_KINDS = new Set(["sm_activity", "memory_used", "power", "sm_clock", "temperature", "nvlink", "pcie"]);
 
 function lineOf(label, band, read) {
   return { label, mean: read(band, "mean"), low: read(band, "low"), high: read(band, "high") };
@@ -37,6 +45,9 @@ function nodeLines(data, kind, index) {
   const { read } = CHARTS[kind];
   if (kind === "utilization" || kind === "memory") {
     return node.gpus.filter((gpu) => gpu[kind]).map((gpu) => lineOf(gpu.name, gpu[kind], read));
+  }
+  if (DEVICE_KINDS.has(kind)) {
+    return node.devices.filter((each) => each.kind === kind).map((each) => lineOf(each.name, each.band, read));
   }
   if (kind === "steps") {
     const own = data.steps.filter((steps) => steps.node === index);

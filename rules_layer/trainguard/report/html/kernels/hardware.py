@@ -27,22 +27,40 @@ def _devices(ranks: Sequence[RankProfile]) -> list[Block]:
         (rank, device)
         for rank in ranks
         for device in rank.devices
-        if device.sm_efficiency is not None or device.occupancy is not None
+        if len(rank.devices) > 1 or device.sm_efficiency is not None or device.occupancy is not None
     ]
     if not found:
         return []
     rows: list[list[Cell]] = [
         [
             _where(rank, device.device, len(ranks)),
-            share(device.busy_ns / rank.window_ns if rank.window_ns else None),
-            share(device.kernel_ns / rank.window_ns if rank.window_ns else None),
+            *(
+                share(part / rank.window_ns if rank.window_ns else None)
+                for part in (
+                    device.busy_ns,
+                    device.kernel_ns,
+                    device.compute_ns,
+                    device.communication_ns,
+                    device.exposed_communication_ns,
+                )
+            ),
             share(device.sm_efficiency),
             share(device.occupancy),
         ]
         for rank, device in found[:MOST_ROWS]
     ]
-    titles = ("Busy", "In kernels", "Multiprocessors with a block", "Occupancy")
+    titles = (
+        "Busy",
+        "In kernels",
+        "Computes",
+        "Communicates",
+        "Only communicates",
+        "Multiprocessors with a block",
+        "Occupancy",
+    )
     note = "Of the window; the occupancy is that of the kernels, as the profiler estimates it from their size."
+    if any(len(rank.devices) > 1 for rank in ranks):
+        note += " The figures of a rank with several GPUs are the means over them, without GPUs with hardly any work."
     if len(found) > MOST_ROWS:
         note += f" {plural(len(found) - MOST_ROWS, 'GPU')} more are in kernels.json."
     return [Table("GPUs", [Column("GPU"), *(Column(title, "number") for title in titles)], rows, (), note)]

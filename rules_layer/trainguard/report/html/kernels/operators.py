@@ -15,6 +15,7 @@ from trainguard.report.html.numbers import NOTHING, count, number, share
 MOST_ROWS = 25
 LONGEST = 120
 RATES = ("TFLOP/s", "GB/s", "of the roofline")
+UNRATED = {"cache": "in cache", "algorithm": "less arithmetic", "not_moved": "not all moved"}
 NO_SHAPES = (
     "The trace has no shapes. With record_shapes=True, what operators achieve is compared with what the GPU can do."
 )
@@ -50,8 +51,12 @@ def _row(operator: OperatorEntry, *, shaped: bool) -> list[Cell]:
     ]
     if not shaped:
         return cells
-    rates = [number(operator.tflops), number(operator.gb_per_s), share(operator.roofline_share)]
+    rates = [number(operator.tflops), number(operator.gb_per_s), _share(operator)]
     return [*cells, *rates, operator.bound or NOTHING, shown_name(_shapes(operator.shapes), LONGEST) or NOTHING]
+
+
+def _share(operator: OperatorEntry) -> str:
+    return share(operator.roofline_share) if operator.unrated is None else UNRATED[operator.unrated]
 
 
 def _shapes(text: str) -> str:
@@ -70,6 +75,7 @@ def _peaks(peaks: PeaksEntry | None) -> str:
     return (
         f"The roofline is that of {shown_name(peaks.gpu)}: TFLOP/s without sparsity {most}; "
         f"{number(peaks.memory_gb_per_s)} GB/s (data sheet, as of {peaks.as_of}). "
-        "Arithmetic and bytes are computed from shapes, without caches. An "
-        "algorithm that needs less arithmetic, such as Winograd's, can be over 100 %."
+        "Arithmetic and bytes are computed from shapes, without caches. There is no share where the GPU's cache may "
+        "serve half of the tensors (in cache), where an algorithm such as Winograd's needs less arithmetic, and where "
+        "memory cannot move the bytes in this time, as of an expanded input (not all moved)."
     )

@@ -11,6 +11,13 @@ from trainguard.report.html.sections.settings import limit_of
 from trainguard.rules.low_gpu_output import GpuUsage, LowGpuDetails
 
 KINDS = {None: "steady", "under": "under-used", "fluctuating": "fluctuates"}
+MEMORY = {
+    "held": "a process holds the memory of idle GPUs.",
+    "free": "the idle GPUs hold no memory, so that no process waits on them.",
+    "not collected": (
+        "whether idle GPUs hold memory is not known: trainguard-collector, dcgm-exporter and W&B record memory in use."
+    ),
+}
 LEGEND = (
     Key("box", "middle half of all values"),
     Key("median", "median"),
@@ -38,6 +45,7 @@ def blocks(entry: RuleEntry) -> list[Block]:
     if rows:
         shown.append(Table("Utilization of each GPU, start-up and pauses left out", columns, rows, LEGEND))
     shown.extend(_never_used(picked))
+    shown.extend(_memory(picked))
     rest = [
         (shown_name(node), str(len(held.gpus)), percent(_least_busy(held)), _kinds(held)) for node, held in picked.rest
     ]
@@ -63,6 +71,11 @@ def _never_used(picked: Picked[LowGpuDetails]) -> list[Note]:
             gpus = ", ".join(shown_name(gpu, 24) for gpu in held.never_active[:16])
             notes.append(Note(f"Never used on {shown_name(node)}: {gpus}."))
     return notes
+
+
+def _memory(picked: Picked[LowGpuDetails]) -> list[Note]:
+    """Say of idle nodes whether their GPUs hold memory, and how that can be known."""
+    return [Note(f"{shown_name(node)}: {MEMORY[held.memory]}") for node, held in picked.full if held.memory in MEMORY]
 
 
 def _least_busy(held: LowGpuDetails) -> float | None:

@@ -1,0 +1,169 @@
+"""Asks the databases of known flaws about every locked package: `make audit`.
+
+A database that does not answer, or that does not know an old flaw that everybody knows, gives no all-clear: the result
+says ``not answered``. Exit codes: 0, nothing is known. 1, something is. 2, a database did not answer for all.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from infra.bundling import PROJECT_ROOT
+
+FOLDER = PROJECT_ROOT / "build" / "audit"
+AUDIT_LOCK = PROJECT_ROOT / "infra" / "audit.lock"
+LOCKS = (
+    AUDIT_LOCK,
+    PROJECT_ROOT / "emulator" / "lambda-runtime.lock",
+    PROJECT_ROOT / "emulator" / "requirements.lock",
+    PROJECT_ROOT / "tests" / "torch" / "requirements.lock",
+)
+"""What is installed beside uv.lock, each in an environment of its own."""
+
+KNOWN_PYTHON = "jinja2==2.11.2\n"
+KNOWN_NODE = {
+    "name": "control",
+    "version": "1.0.0",
+    "lockfileVersion": 3,
+    "packages": {"": {"dependencies": {"lodash": "4.17.15"}}, "node_modules/lodash": {"version": "4.17.15"}},
+}
+"""Packages with flaws that were published years ago."""
+
+_TIMEOUT_S = 600
+_MOST_SHOWN = 5
+
+Run = Callable[[Sequence[str], Path], str]
+"""Runs a command in a folder and returns what it prints; raises OSError or subprocess.SubprocessError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a database says of a lock file: ``flaws``, how many packages it ``knows``, and which it does not."""
+
+    flaws: tuple[str, ...] = ()
+    knows: int = 0
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result for one lock file; ``code`` is the exit code that it asks for."""
+
+    what: str
+    said: str
+    code: int
+
+
+def python_answer(printed: str) -> Answer:
+    """Read the JSON of pip-audit; raises ValueError."""
+    packages = _document(printed).get("dependencies", [])
+    flaws = tuple(
+        f"{each['name']} {each['version']}: {flaw['id']}" for each in packages for flaw in each.get("vulns", [])
+    )
+    unknown = tuple(each["name"] for each in packages if "skip_reason" in each)
+    return Answer(flaws, len(packages) - len(unknown), unknown)
+
+
+def node_answer(printed: str) -> Answer:
+    """Read the JSON of npm audit; raises ValueError."""
+    document = _document(printed)
+    if "vulnerabilities" not in document:
+        raise ValueError(str(document.get("message") or document.get("error") or "no vulnerabilities in the answer"))
+    flaws = tuple(f"{name}: {each['severity']}" for name, each in document["vulnerabilities"].items())
+    return Answer(flaws, int(document["metadata"]["dependencies"]["total"]))
+
+
+def judged(what: str, asked: Callable[[], Answer], control: Callable[[], Answer]) -> Result:
+    """Ask about a lock file; a database that does not know the control's flaw, or all packages, gives no all-clear."""
+    try:
+        answer = asked()
+        if answer.flaws:
+            return Result(what, f"{len(answer.flaws)} known flaws: {_listed(answer.flaws)}", 1)
+        if not control().flaws:
+            return Result(what, "not answered: the database does not know an old flaw that it is asked about", 2)
+    except (ValueError, KeyError, OSError, subprocess.SubprocessError) as fault:
+        return Result(what, f"not answered: {type(fault).__name__}: {str(fault)[:300]}", 2)
+    if answer.unknown:
+        return Result(what, f"not answered for {len(answer.unknown)} packages: {_listed(answer.unknown)}", 2)
+    return Result(what, f"no known flaw in {answer.knows} packages", 0)
+
+
+def _name(lock: Path) -> str:
+    return lock.relative_to(PROJECT_ROOT).as_posix()
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+    return ", ".join(names[:_MOST_SHOWN]) + more
+
+
+def _document(printed: str) -> dict[str, Any]:
+    document = json.loads(printed)
+    if not isinstance(document, dict):
+        raise ValueError("the answer is no JSON object")
+    return document
+
+
+def _ran(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(  # noqa: S603 - commands of this module
+        command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if not done.stdout.strip():
+        raise OSError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}")
+    return done.stdout
+
+
+class Audit:
+    """Asks about the project's lock files; ``run`` runs commands, ``uv`` is the command uv."""
+
+    def __init__(self, folder: Path, uv: str, run: Run = _ran) -> None:
+        self._folder = folder
+        self._uv = uv
+        self._run = run
+
+    def results(self) -> list[Result]:
+        """Return one result a lock file."""
+        exported = self._folder / "uv.lock.txt"
+        (self._folder / "known.txt").write_text(KNOWN_PYTHON, "utf-8")
+        (self._folder / "package.json").write_text(json.dumps({"dependencies": {"lodash": "4.17.15"}}), "utf-8")
+        (self._folder / "package-lock.json").write_text(json.dumps(KNOWN_NODE), "utf-8")
+        known_python = lambda: self._python(self._folder / "known.txt", "--no-deps")  # noqa: E731
+        return [
+            judged("uv.lock", lambda: self._exported(exported), known_python),
+            *(judged(_name(lock), partial(self._python, lock, "--require-hashes"), known_python) for lock in LOCKS),
+            judged("package-lock.json", lambda: self._node(PROJECT_ROOT), lambda: self._node(self._folder)),
+        ]
+
+    def _exported(self, requirements: Path) -> Answer:
+        every = ["--frozen", "--all-packages", "--all-groups", "--all-extras", "--no-emit-workspace"]
+        listed = self._run([self._uv, "export", "--quiet", *every, "--format", "requirements-txt"], PROJECT_ROOT)
+        requirements.write_text(listed, "utf-8")
+        return self._python(requirements, "--require-hashes")
+
+    def _python(self, requirements: Path, how: str) -> Answer:
+        tool = str(self._folder / "env" / "bin" / "pip-audit")
+        quiet = ["--disable-pip", "--progress-spinner", "off", "--format", "json"]
+        return python_answer(self._run([tool, how, *quiet, "--requirement", str(requirements)], self._folder))
+
+    def _node(self, folder: Path) -> Answer:
+        return node_answer(self._run(["npm", "audit", "--json", "--package-lock-only"], folder))
+
+
+def main() -> int:
+    """Print one line a lock file; return the exit code."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    results = Audit(FOLDER, os.environ.get("UV", "uv")).results()
+    for each in results:
+        sys.stdout.write(f"{each.what:32}{each.said}\n")
+    codes = {each.code for each in results}
+    return 1 if 1 in codes else max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Searches with regular expressions that a job's owner wrote, within a time: one may take exponential time.
+
+Python's engine looks for signals while it searches, so an alarm ends a search. Signals belong to the main thread, in
+which a function's handler runs.
+"""
+
+import re
+import signal
+import threading
+from time import perf_counter
+from types import FrameType
+
+from trainguard.sources.logs.scalar_lines import SlowSearchError
+
+LONGEST_S = 1.0
+"""Of one search."""
+
+MOST_S = 20.0
+"""Of all searches of one poll."""
+
+
+class GuardedSearch:
+    """`re.Pattern.search` with a limit of time; ``longest_s`` is of one search, ``most_s`` of all, seconds."""
+
+    def __init__(self, longest_s: float = LONGEST_S, most_s: float = MOST_S) -> None:
+        self._longest_s = longest_s
+        self._left_s = most_s
+
+    def __call__(self, pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+        """Search; raises SlowSearchError when it takes too long, or where nothing could end it."""
+        within_s = min(self._longest_s, self._left_s)
+        if within_s <= 0.0 or threading.current_thread() is not threading.main_thread():
+            raise SlowSearchError
+        before = signal.signal(signal.SIGALRM, _ended)
+        begun = perf_counter()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, within_s)
+            return pattern.search(text)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+            self._left_s -= perf_counter() - begun
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise SlowSearchError

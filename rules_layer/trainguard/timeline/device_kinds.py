@@ -1,0 +1,69 @@
+"""Further series of GPUs that a report shows over time where they are collected: which, in which unit, from what."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainguard.telemetry import devices as names
+from trainguard.telemetry.devices import DeviceSamples
+from trainguard.telemetry.snapshots import FloatArray
+from trainguard.timeline.buckets import Key
+
+MOST_GPUS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """A quantity of a GPU: its name in digests and reports, the metrics that add up to it, and its unit.
+
+    A percentage has two decimals in a digest, a rate in bytes per second none, anything else two.
+    """
+
+    name: str
+    metrics: tuple[str, ...]
+    unit: str
+
+    @property
+    def is_percent(self) -> bool:
+        """Whether its values lie between 0 and 100."""
+        return self.unit == "%"
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether its values are bytes per second."""
+        return self.unit == "B/s"
+
+
+DEVICE_KINDS = (
+    DeviceKind("sm_activity", (names.SM_ACTIVITY,), "%"),
+    DeviceKind("memory_used", (names.MEMORY_USED,), "%"),
+    DeviceKind("power", (names.POWER,), "W"),
+    DeviceKind("sm_clock", (names.SM_CLOCK,), "MHz"),
+    DeviceKind("temperature", (names.TEMPERATURE,), "°C"),
+    DeviceKind("nvlink", (names.NVLINK_SENT, names.NVLINK_RECEIVED), "B/s"),
+    DeviceKind("pcie", (names.PCIE_SENT, names.PCIE_RECEIVED), "B/s"),
+)
+"""In the order in which they get room."""
+
+KIND_LIMITS = {each.name: MOST_GPUS * len(each.metrics) for each in DEVICE_KINDS}
+
+
+def device_series(devices: DeviceSamples) -> Iterator[tuple[DeviceKind, Key, FloatArray, FloatArray]]:
+    """Yield the series of one object: kind, key, times (epoch seconds, float64[N]) and values (float64[N]).
+
+    Memory in use is in percent of the GPU's memory, and left out where that is not in the same object.
+    """
+    totals = devices.of(names.MEMORY_TOTAL)
+    for kind in DEVICE_KINDS:
+        for metric in kind.metrics:
+            for device, series in devices.of(metric).items():
+                number = device.removeprefix("gpu")
+                if not number.isdecimal():
+                    continue
+                values = series.values
+                if kind.name == "memory_used":
+                    if device not in totals or totals[device].last <= 0.0:
+                        continue
+                    values = np.minimum(100.0 * values / totals[device].last, 100.0)
+                yield kind, (int(number), device, metric if len(kind.metrics) > 1 else ""), series.times, values

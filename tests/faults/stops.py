@@ -1,0 +1,74 @@
+"""The fire's way after its execution has started: the row is marked, the stop decided, counted and made."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tests.faults.jobs import START
+from trainguard.actions.request import StopCase
+from trainguard.actions.stop import decide_stop
+from trainguard.actions.stop_preconditions import StopPreconditions
+from trainguard.actions.stop_switch import StopSwitches
+from trainguard.adapters.memory.stop_budget import MemoryStopBudget
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.errors import PortUnavailableError
+from trainguard.records import JOB_NODE
+
+if TYPE_CHECKING:
+    from trainguard.stores import StoredRow
+
+LIMIT = 1
+ENABLED = StopSwitches("enabled")
+
+
+@dataclass
+class FirePath:
+    """Does what the state machine does with a fire; ``made`` are the stops: (execution, creation of what it stopped).
+
+    ``another`` is how the job's name was given away before the decision: 0 to a job created later, 1 to one of another
+    account; None: it was not. ``hour`` are the jobs whose stops the last hour has had.
+    """
+
+    world: MemoryWorld
+    another: int | None = None
+    made: list[tuple[str, str, float | None]] = field(default_factory=list)
+    hour: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.budget = MemoryStopBudget(faults=self.world.faults)
+
+    def take_all(self, now: float) -> None:
+        """Let other jobs have all stops of this hour."""
+        for number in range(LIMIT):
+            assert self.budget.take(f"other-{number}", f"other-{number}", now=now, limit=LIMIT)
+            self.hour.add(f"other-{number}")
+
+    def run(self, name: str, payload: dict[str, Any], now: float) -> None:
+        """Handle one fire; raises where a task of the state machine is to be tried again."""
+        job, rule, node = payload["job"], payload["rule"], payload["node"] or JOB_NODE
+        rows = self.world.rows
+        stored = rows.load(job, rule)
+        if stored is None:
+            raise PortUnavailableError("RuleStates", "load", "the tick has still to write the row")
+        rows.record(replace(stored, fire_id=payload["fireId"]))
+        case = StopCase(
+            job=job,
+            job_arn=payload["jobArn"],
+            rule=rule,
+            fire_id=payload["fireId"],
+            episode=payload["episode"],
+            node=node,
+            fired_at=payload["firedAt"],
+            job_created_at=payload["jobCreatedAt"],
+        )
+        of_node: StoredRow | None = None if node == JOB_NODE else rows.load(job, f"{rule}#{node}")
+        known = StopPreconditions(job=self.world.jobs.load(job), row=rows.load(job, rule), node_row=of_node)
+        description = self.world.training_jobs.describe(job)
+        if description is not None and self.another is not None:
+            changed = {"created_at": START + 900.0} if self.another == 0 else {"arn": f"{description.arn}-other"}
+            description = replace(description, **changed)
+        decision = decide_stop(case, description, ENABLED, known=known, now=now)
+        if not decision.stop or not self.budget.take(case.fire_id, case.identity, now=now, limit=LIMIT):
+            return
+        assert description is not None
+        self.hour.add(case.identity)
+        self.made.append((name, description.arn, description.created_at))

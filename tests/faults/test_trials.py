@@ -1,0 +1,63 @@
+"""Random faults at every place of the protocol: the state of an undisturbed run, each fire once, nothing lost.
+
+``TRIALS`` says how many trials ``make thorough`` plays; each has a seed of its own.
+"""
+
+import os
+
+import pytest
+
+from tests.faults.jobs import Shape
+from tests.faults.oracle import undisturbed, wrong
+from tests.faults.trial import KINDS, Fault, Trial, drawn, shown, shrunk
+
+TRIALS = int(os.environ.get("TRIALS", "20000"))
+BLOCKS = 40
+"""The trials of `make thorough` are played in so many parts, which go to the workers as these have time."""
+
+FIRST_THOROUGH = 1_000
+
+
+def check(seeds: range) -> None:
+    """Play the trials of some seeds; the first one that is wrong is shown shrunken."""
+    for seed in seeds:
+        trial = drawn(seed)
+        if wrong(trial) is not None:
+            least = shrunk(trial, lambda smaller: wrong(smaller) is not None)
+            pytest.fail(f"{shown(least)}\n{wrong(least)}")
+
+
+@pytest.mark.parametrize(("kind", "rules"), [("one", 1), ("grid", 1), ("lanes", 2)])
+def test_given_nothing_goes_wrong_when_a_job_ends_then_its_faults_have_fired_once(kind: str, rules: int) -> None:
+    assert undisturbed(Shape(kind))["fires"] == [("LowGPUUtilization", "0"), ("StepOutlier", "0")][:rules]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_given_one_kind_of_fault_when_the_job_ends_then_nothing_is_lost_or_done_twice(kind: str) -> None:
+    for seed in range(2):
+        trial = drawn(seed, [kind])
+        assert wrong(trial) is None, shown(trial)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_given_a_hundred_trials_when_played_then_none_is_wrong(block: int) -> None:
+    check(range(25 * block, 25 * (block + 1)))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_given_thousands_of_trials_when_played_then_none_is_wrong(block: int) -> None:
+    count = -(-TRIALS // BLOCKS)
+    check(range(FIRST_THOROUGH + block * count, FIRST_THOROUGH + (block + 1) * count))
+
+
+@pytest.mark.parametrize("item", [0, 1, 2])
+def test_given_a_damaged_item_when_messages_go_on_then_it_is_rebuilt_from_s3(item: int) -> None:
+    trial = Trial(Shape("grid"), (Fault("damaged item", item, 310.0, 300),))
+    assert wrong(trial) is None
+
+
+def test_given_a_trial_that_is_wrong_when_shrunk_then_only_the_faults_that_matter_are_left() -> None:
+    trial = Trial(Shape("one"), tuple(Fault("crash", which) for which in range(5)))
+    least = shrunk(trial, lambda smaller: {2, 4} <= {fault.which for fault in smaller.faults})
+    assert [fault.which for fault in least.faults] == [2, 4]

@@ -1,0 +1,153 @@
+"""LowGPUUtilization with memory in use: idle GPUs that hold memory are a finding of their own."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.rules.device_minutes import DevicesAt, Readings, Rows, replay_devices
+from tests.unit.rules.node_replay import Replay
+from trainguard.records import Status
+from trainguard.rules.low_gpu_held import MOST_GPUS, HeldMemory
+from trainguard.rules.low_gpu_held_output import HELD_TIME
+from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import (
+    LowGPUUtilization,
+    LowGPUUtilizationParameters,
+    LowGPUUtilizationState,
+)
+
+GB = 1e9
+TOTAL = 80 * GB
+
+
+def holding(first: float, second: float | None = None, total: float | None = TOTAL) -> Readings:
+    """Return memory in use of two GPUs, bytes."""
+    used = {"gpu0": first, "gpu1": first if second is None else second}
+    return {"MemoryUsedBytes": used, **({} if total is None else {"MemoryTotalBytes": dict.fromkeys(used, total)})}
+
+
+def judge(utilization: list[float], held: DevicesAt, *, second: list[float] | None = None, **settings: Any) -> Replay:
+    """Judge a node of two GPUs by minutes of their utilization."""
+    rows = Rows([[one, other] for one, other in zip(utilization, second or utilization, strict=True)])
+    return replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(**settings), rows.series(), held)
+
+
+def test_given_a_node_that_stopped_and_holds_memory_when_20_minutes_have_passed_then_it_says_so_at_once() -> None:
+    said = judge([95.0] * 30 + [0.0] * 20, lambda _: holding(40 * GB))
+
+    assert said.statuses[-2:] == (Status.OK, Status.FIRED)
+    assert said.last.reason == (
+        "idle, memory held: every GPU of algo-1 has been idle for 20 min (allowed 20 min), and 2 of 2 GPUs hold "
+        "80.0 GB of 160.0 GB (50 %) of memory."
+    )
+    assert (said.last.measure, said.last.measured, said.last.threshold) == (HELD_TIME, 20.0, 20.0)
+    assert (said.last.idle_node, said.last.gpus) == ("idle", ("gpu0", "gpu1"))
+    assert said.last.wasted_share == pytest.approx(20.0 / 50.0)
+    assert said.last.plain_details["finding"] == "idle, memory held"
+    advice = said.last.advice or ""
+    assert advice.startswith("Save what is needed, then end the processes on algo-1 or stop the job: ")
+    assert advice.endswith("20 min were paid for without use.")
+
+
+@pytest.mark.parametrize("idle", [0.0, 2.0], ids=["unused", "nearly idle"])
+def test_given_a_server_that_waits_from_the_start_when_judged_then_it_holds_memory(idle: float) -> None:
+    loading = judge([idle] * 25, lambda minute: holding(0.0 if minute < 4 else 30 * GB))
+
+    fired = [result for result in loading.results if result.status is Status.FIRED]
+    assert {result.measure for result in fired} == {HELD_TIME}
+    assert fired[0].reason.startswith("never used, memory held: no GPU of algo-1 was used in the 20 min")
+    assert fired[0].idle_node == "never used"
+
+
+def test_given_a_node_that_is_nearly_idle_and_holds_memory_when_judged_then_the_time_is_measured() -> None:
+    flickering = [95.0] * 5 + [0.0, 0.0, 0.0, 12.0] * 10
+    held = judge(flickering, lambda _: holding(40 * GB)).last
+    free = judge(flickering, lambda _: holding(0.1 * GB)).last
+
+    assert (held.measure, held.reason.partition(":")[0]) == (HELD_TIME, "nearly idle, memory held")
+    assert (free.measure, free.reason.partition(":")[0]) == (QUIET_MEAN, "nearly idle")
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "is_held"),
+    [(8.0, TOTAL, True), (7.99, TOTAL, False), (2.0, None, True), (1.99, None, False)],
+    ids=["on 10 %", "below 10 %", "on 2 GB, size unknown", "below 2 GB, size unknown"],
+)
+def test_given_memory_at_the_threshold_when_judged_then_it_is_held_and_not_below(
+    used: float, total: float | None, is_held: bool
+) -> None:
+    said = judge([95.0] * 30 + [0.0] * 25, lambda _: holding(used * GB, total=total)).last
+
+    assert said.status is Status.FIRED
+    assert said.measure == (HELD_TIME if is_held else IDLE_TIME)
+    assert said.plain_details["memory"] == ("held" if is_held else "free")
+
+
+def test_given_another_threshold_when_judged_then_that_counts() -> None:
+    held = judge([0.0] * 25, lambda _: holding(8 * GB), threshold_memory=11.0).last
+    assert held.measure == IDLE_TIME
+
+
+@pytest.mark.parametrize("minutes", [3, 19], ids=["an evaluation", "a long pause"])
+def test_given_a_pause_with_memory_held_when_judged_then_nothing_fires(minutes: int) -> None:
+    said = judge([95.0] * 30 + [0.0] * minutes + [95.0] * 30, lambda _: holding(60 * GB))
+    assert Status.FIRED not in said.statuses
+
+
+def test_given_memory_that_is_not_collected_when_judged_then_the_node_idles_and_nobody_knows_about_memory() -> None:
+    said = judge([95.0] * 30 + [0.0] * 25, lambda _: {}).last
+    assert (said.status, said.measure) == (Status.FIRED, IDLE_TIME)
+    assert said.reason == "idle: every GPU of algo-1 has been idle for 25 min (allowed 20 min)."
+    assert said.plain_details["memory"] == "not collected"
+
+
+def test_given_memory_that_is_collected_no_longer_when_judged_then_nothing_is_said_of_it() -> None:
+    said = judge([95.0] * 30 + [0.0] * 25, lambda minute: holding(60 * GB) if minute < 50 else {}).last
+    assert (said.measure, said.plain_details["memory"]) == (IDLE_TIME, "not collected")
+
+
+@pytest.mark.parametrize(("again", "is_held"), [(40, True), (41, False)])
+def test_given_memory_that_was_given_back_between_when_judged_then_its_time_counts_anew(
+    again: int, is_held: bool
+) -> None:
+    said = judge([95.0] * 30 + [0.0] * 25, lambda minute: holding(60 * GB if minute >= again else 0.0)).last
+    assert (said.measure == HELD_TIME) is is_held
+
+
+def test_given_one_gpu_that_stopped_and_holds_memory_when_the_others_work_then_the_finding_names_it() -> None:
+    stopped = [95.0] * 30 + [0.0] * 40
+    held = judge([95.0] * 70, lambda _: holding(60 * GB), second=stopped).last
+    free = judge([95.0] * 70, lambda _: holding(60 * GB, 0.0), second=stopped).last
+
+    assert held.status is free.status is Status.FIRED
+    assert held.gpus == free.gpus == ("gpu1",)
+    assert held.wasted_share == free.wasted_share
+    assert held.idle_node is None
+    assert held.reason == (
+        "idle, memory held: gpu1 on algo-1 has been idle for 40 min (allowed 20 min), and holds 60.0 GB of 80.0 GB "
+        "(75 %) of memory."
+    )
+    assert "end the process on gpu1 of algo-1" in (held.advice or "")
+    assert "95 % of the last" in free.reason
+
+
+def test_given_one_gpu_that_works_a_little_when_it_holds_memory_then_it_is_low_and_not_idle() -> None:
+    slow = judge([95.0] * 70, lambda _: holding(60 * GB), second=[30.0] * 70).last
+    assert slow.status is Status.FIRED
+    assert "memory held" not in slow.reason
+
+
+def test_given_many_devices_when_judged_then_a_bounded_number_is_remembered() -> None:
+    rows = Rows([[0.0] * (MOST_GPUS + 4)] * 2)
+    used = {f"gpu{number}": 9 * GB for number in range(MOST_GPUS + 4)}
+    rule = LowGPUUtilization()
+    said = replay_devices(rule, LowGPUUtilizationParameters(), rows.series(), lambda _: {"MemoryUsedBytes": used})
+    assert len(said.state.held) == MOST_GPUS
+
+
+def test_given_a_state_of_an_earlier_version_when_read_then_nothing_is_known_of_memory() -> None:
+    earlier = msgspec.msgpack.encode([{}, 3, 2, {}, {}])
+    assert msgspec.msgpack.decode(earlier, type=LowGPUUtilizationState).held == {}
+    now = LowGPUUtilizationState(held={"gpu0": HeldMemory(at=5, used=3, since=2)})
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=LowGPUUtilizationState) == now

@@ -1,0 +1,70 @@
+"""What is a fault of TrainGuard itself: lines that carry points, and batches whose verdicts are late."""
+
+import json
+
+import pytest
+from aws_lambda_powertools import Logger, Metrics
+
+from trainguard.adapters.fault_points import FAULT_POINTS
+from trainguard.adapters.late_verdicts import LAG, LATE_S, LateVerdicts
+from trainguard.adapters.observability import PowertoolsJournal
+
+
+class Kept:
+    """A journal that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.counted: list[str] = []
+        self.measured: list[float] = []
+
+    def count(self, what: str, amount: int = 1, **where: object) -> None:
+        self.counted += [what] * amount
+
+    def measure(self, what: str, seconds: float) -> None:
+        self.measured.append(seconds)
+
+
+@pytest.mark.parametrize(
+    ("lags_s", "is_behind"),
+    [
+        ([], False),
+        ([30.0], False),
+        ([LATE_S], False),
+        ([LATE_S + 1], True),
+        ([30.0] * 9 + [LATE_S + 1], True),
+        ([30.0] * 10 + [LATE_S + 1], False),
+    ],
+)
+def test_given_a_batch_when_it_ends_then_one_late_evaluation_in_ten_is_a_fault(
+    lags_s: list[float], is_behind: bool
+) -> None:
+    kept = Kept()
+    journal = LateVerdicts(kept)
+    for lag_s in lags_s:
+        journal.measure(LAG, lag_s)
+    journal.measure("another_s", LATE_S * 2)
+    journal.end_batch()
+    assert kept.counted == ["verdicts_behind"] * is_behind
+    assert kept.measured == [*lags_s, LATE_S * 2]
+
+
+def test_given_a_late_batch_when_the_next_is_on_time_then_it_is_none() -> None:
+    kept = Kept()
+    journal = LateVerdicts(kept)
+    journal.measure(LAG, LATE_S * 2)
+    journal.end_batch()
+    journal.measure(LAG, 1.0)
+    journal.end_batch()
+    assert kept.counted == ["verdicts_behind"]
+
+
+@pytest.mark.parametrize("what", [*FAULT_POINTS, "late", "canary_passed"])
+def test_given_what_is_counted_when_logged_then_a_fault_carries_its_points_and_nothing_else_any(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = Metrics(service="tick", namespace="TrainGuard")
+    PowertoolsJournal(logger=Logger(service=f"faults-{what}"), metrics=metrics).count(what, 2, job="j")
+    metrics.clear_metrics()
+    line = json.loads(capsys.readouterr().out)
+    assert line.get("fault") == (2 * FAULT_POINTS[what] if what in FAULT_POINTS else None)
+    assert (line["message"], line["amount"]) == (what, 2)

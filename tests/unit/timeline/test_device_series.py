@@ -1,0 +1,117 @@
+"""Further series of GPUs over time: units, both directions, finer parts, and room on the page."""
+
+import numpy as np
+import pytest
+
+from tests.unit.timeline.samples import START, axis
+from trainguard.report.html.islands import timelines_island
+from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
+from trainguard.telemetry.system import Samples, Series
+from trainguard.timeline import device_series
+from trainguard.timeline.build import build_timelines
+from trainguard.timeline.digest import NodeDigest, decode_digest
+from trainguard.timeline.series import TimeAxis, Timelines
+
+GB = 1e9
+
+
+def minute(begin: float, gpus: int = 2, **metrics: float) -> Samples:
+    """Return an object with utilization of the GPUs, and a value of each metric in six buckets of ten seconds."""
+    times = np.array([START + begin + 10.0 * number + 1.0 for number in range(6)])
+    one = {f"gpu{number}": DeviceSeries(times, np.ones(6)) for number in range(gpus)}
+    further = {
+        metric: {gpu: DeviceSeries(times, held.values * value) for gpu, held in one.items()}
+        for metric, value in metrics.items()
+    }
+    table = tuple(Series("gpu", gpu) for gpu in one)
+    every = np.repeat(np.arange(gpus), 6)
+    return Samples(np.tile(times, gpus), np.full(6 * gpus, 50.0), every, table, devices=DeviceSamples(further))
+
+
+def built(*objects: Samples, on: TimeAxis | None = None) -> Timelines:
+    digest = NodeDigest("algo-1", axis(12) if on is None else on)
+    for each in objects:
+        digest.add_samples(each)
+    return build_timelines([decode_digest(digest.encode())], marks=[], started_at=None, ended_at=None)
+
+
+ALL = {
+    "SMActivityPercent": 41.25,
+    "MemoryUsedBytes": 20 * GB,
+    "MemoryTotalBytes": 80 * GB,
+    "PowerWatts": 412.34,
+    "TemperatureCelsius": 61.0,
+    "SMClockMHz": 1_530.0,
+    "NVLinkTransmittedBytesPerSecond": 3e9,
+    "NVLinkReceivedBytesPerSecond": 1e9,
+    "PCIeTransmittedBytesPerSecond": 5e6,
+}
+
+
+def test_given_a_collected_profile_when_built_then_each_gpu_has_its_further_series_in_their_units() -> None:
+    [node] = built(minute(0, 2, **ALL)).nodes
+    shown = {(each.kind, each.gpu): set(each.band.mean) for each in node.devices}
+    assert {gpu for _, gpu in shown} == {"gpu0", "gpu1"}
+    assert {kind: values for (kind, gpu), values in shown.items() if gpu == "gpu1"} == {
+        "sm_activity": {41.2},
+        "memory_used": {25.0},
+        "power": {412.3},
+        "sm_clock": {1_530.0},
+        "temperature": {61.0},
+        "nvlink": {4_000_000_000},
+        "pcie": {5_000_000},
+    }
+
+
+def test_given_a_managed_profile_when_built_then_there_is_none() -> None:
+    assert built(minute(0)).nodes[0].devices == []
+
+
+def test_given_memory_of_unknown_size_when_built_then_its_share_is_left_out() -> None:
+    assert built(minute(0, MemoryUsedBytes=20 * GB)).nodes[0].devices == []
+
+
+def test_given_objects_in_any_order_when_merged_then_the_digest_is_the_same() -> None:
+    parts = [minute(0, PowerWatts=100.0), minute(60, PowerWatts=300.0)]
+    one, other = NodeDigest("algo-1", axis(12)), NodeDigest("algo-1", axis(12))
+    for each in parts:
+        one.add_samples(each)
+    for each in reversed(parts):
+        part = NodeDigest("algo-1", axis(12))
+        part.add_samples(each)
+        other.merge(part)
+    assert one.encode() == other.encode()
+    [power, _] = built(*parts).nodes[0].devices
+    assert power.band.mean == [100.0] * 6 + [300.0] * 6
+
+
+def test_given_little_room_when_built_then_a_kind_is_the_mean_of_the_node_and_then_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = minute(0, SMActivityPercent=40.0, PowerWatts=300.0)
+    monkeypatch.setattr(device_series, "ROOM_BYTES", 6 * 4 / 3 + device_series.NAME_BYTES)
+    found = built(full)
+    assert [(each.kind, each.gpu, each.band.mean[0]) for each in found.nodes[0].devices] == [
+        ("sm_activity", None, 40.0)
+    ]
+    assert found.left_out == [
+        "SM activity is shown as the mean of each node's GPUs.",
+        "GPU power is left out: a report of so many nodes has no room for it.",
+    ]
+    monkeypatch.setattr(device_series, "ROOM_BYTES", 0)
+    assert built(full).nodes[0].devices == []
+
+
+def test_given_a_finer_digest_when_built_then_the_further_series_are_finer_on_zoom() -> None:
+    long = [minute(60.0 * number, PowerWatts=100.0 + number) for number in range(600)]
+    found = built(*long, on=TimeAxis(start=float(START), bucket_s=10.0, buckets=3_600))
+    [detail] = found.detail
+    assert detail.axis.bucket_s < found.axis.bucket_s
+    assert [(each.kind, each.gpu) for each in detail.nodes[0].devices] == [("power", "gpu0"), ("power", "gpu1")]
+    assert len(detail.nodes[0].devices[0].band.mean) == detail.axis.buckets
+
+
+def test_given_the_pages_data_when_read_then_percent_takes_a_byte_and_other_units_four() -> None:
+    text = timelines_island(built(minute(0, SMActivityPercent=40.0, PowerWatts=300.0)))
+    assert '{"kind":"sm_activity","name":"gpu0","band":{"mean":"UFBQUFBQ"}}' in text
+    assert '{"kind":"power","name":"gpu0","band":{"mean":"' in text
