@@ -44,7 +44,7 @@ PAGES_BYTES = 16 * MIB
 KEPT_BYTES = VALUE_CAP_BYTES
 _HEAD_BYTES = 64 * 1024
 _ENTRY_BYTES = 512
-_ONE_ENTRY = ([1], [])
+_ONE_ENTRY: tuple[list[int], ...] = ([1], [])
 _NUMBERS = {1: Struct("<f"), 2: Struct("<d")}
 """How one number of the types of reductions is read, by the type's number."""
 
