@@ -1,6 +1,7 @@
 """The trials of the rules, live: the managed rules fire first at the step that each trial expects."""
 
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,38 +17,98 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.training.debug_session import state_of
 from trainguard.families.training.keys import TRAINING
 from trainguard.records import Status, StreamKey
-from trainguard.rules.training.registry import TRAINING_RULES
+from trainguard.rules.training.registry import TRAINING_RULES, TRUSTED_RULES
+from trainguard.rules.training.step_rule import StepState
 from trainguard.tensors.debug.keys import ALL_WORKERS
 
 RULES = {rule.name.rpartition("/")[2]: rule for rule in TRAINING_RULES}
 SIMILAR = "training/SimilarAcrossRuns"
-CASES = [
-    (trial, rule, said)
-    for trial, rules in expected().items()
-    for rule, said in rules.items()
-    if rule in RULES and "first_fire" in said and "other_trial" not in json.dumps(said.get("params"))
-]
+FIRST = ("first_fire", "first_fire_OR", "first_fire_by_published_text")
+ORDERS = ("in order", "backwards", "shuffled, three workers")
 
 
-@pytest.mark.parametrize(("trial", "rule", "said"), CASES, ids=[f"{trial}-{rule}" for trial, rule, _ in CASES])
-@pytest.mark.parametrize("backwards", [False, True])
-def test_given_a_trial_when_its_objects_come_in_any_order_then_the_rule_fires_first_at_the_expected_step(
-    trial: str, rule: str, said: Mapping[str, Any], *, backwards: bool
-) -> None:
+def cases() -> list[Any]:
+    """Return each expectation of a single run: trial, rule, parameters, and which steps fire first."""
+    every = [
+        (trial, rule, case)
+        for trial, rules in expected().items()
+        for rule, each in rules.items()
+        for case in (each if isinstance(each, list) else [each])
+        if rule in RULES and "other_trial" not in json.dumps(case.get("params"))
+    ]
+    firsts = [
+        (*each, [] if each[2][key] is None else [each[2][key]]) for each in every for key in FIRST if key in each[2]
+    ]
+    exact = [(*each, each[2]["fires_at"]) for each in every if "fires_at" in each[2]]
+    return [
+        pytest.param(trial, rule, case["params"], steps, id=f"{trial}-{rule}")
+        for trial, rule, case, steps in (*firsts, *exact)
+    ]
+
+
+def by_workers(files: Mapping[str, bytes], count: int) -> dict[str, bytes]:
+    """Return the files of a run of one worker as several write them that all save the same."""
+    found = {name: body for name, body in files.items() if "worker_0" not in name}
+    for name, body in ((name, body) for name, body in files.items() if "worker_0" in name):
+        for rank in range(count):
+            named = body
+            if name.endswith("_collections.json"):
+                content = json.loads(body)
+                content["_meta"]["num_workers"] = count
+                named = json.dumps(content).encode()
+            elif name.endswith(".json"):
+                named = body.replace(b"worker_0", f"worker_{rank}".encode())
+            found[name.replace("worker_0", f"worker_{rank}")] = named
+    return found
+
+
+def delivered(trial: str, tags: Mapping[str, str], order: str) -> Network:
+    """Return a world that met a trial's objects in an order; each may come twice."""
     network = Network(families=FAMILIES)
-    tags = {f"trainguard:{rule}_{name}": str(value) for name, value in said["params"].items()}
-    network.world.training_jobs.set(describe({"trainguard:training-rules": rule, **tags}))
-    uploads = uploads_of(trials()[trial])
+    network.world.training_jobs.set(describe(tags))
+    shuffled = order == ORDERS[2]
+    uploads = uploads_of(by_workers(trials()[trial], 3) if shuffled else trials()[trial])
     for upload in uploads:
         network.put(upload)
-    for place, upload in enumerate([*reversed(uploads), *uploads] if backwards else uploads):
+    messages = uploads if order == ORDERS[0] else [*reversed(uploads), *uploads]
+    if shuffled:
+        random.Random(trial).shuffle(messages)  # noqa: S311
+    for place, upload in enumerate(messages):
         network.announce(upload, START + place)
-    network.run_until(START + 10_000.0, batch_s=3.0)
-    item = network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))
-    stored = state_of(item).stored_rules[f"training/{rule}"]
+    network.run_until(START + 10_000.0, batch_s=30.0 if shuffled else 3.0)
+    return network
+
+
+def state_in(network: Network, rule: str) -> StepState:
+    """Return what a rule remembers, which has no fault."""
+    stored = state_of(network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))).stored_rules[f"training/{rule}"]
     assert stored.fault is None
-    state = msgspec.msgpack.decode(stored.data, type=RULES[rule].state_type)
-    assert (None if state.first is None else state.first.step) == said["first_fire"]
+    return msgspec.msgpack.decode(stored.data, type=RULES[rule].state_type)
+
+
+@pytest.mark.parametrize(("trial", "rule", "given", "steps"), cases())
+@pytest.mark.parametrize("order", ORDERS)
+def test_given_a_trial_when_its_objects_come_in_any_order_then_the_rule_fires_first_at_the_expected_step(
+    trial: str, rule: str, given: Mapping[str, Any], steps: list[int], order: str
+) -> None:
+    tags = {f"trainguard:{rule}_{name}": str(value) for name, value in given.items()}
+    state = state_in(delivered(trial, {"trainguard:training-rules": rule, **tags}, order), rule)
+    assert state.evaluated > 0
+    assert state.steps[: max(1, len(steps))] == steps
+
+
+def test_given_the_expectations_when_counted_then_none_was_passed_over() -> None:
+    named = [(trial, rule) for trial, rules in expected().items() for rule in rules if rule in RULES]
+    run_live = {tuple(case.values[:2]) for case in cases()}
+    assert sorted(set(named) - run_live) == [("similar_b", "SimilarAcrossRuns"), ("stalled", "StalledTrainingRule")]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_given_the_healthy_trial_when_nothing_was_chosen_then_no_rule_fires(order: str) -> None:
+    network = delivered("healthy", {}, order)
+    assert [each for each in network.world.executions.started.values() if each["kind"] == "fire"] == []
+    for rule in TRUSTED_RULES:
+        assert state_in(network, rule.name.rpartition("/")[2]).fired == 0
 
 
 def similar(other: str, placed: str | None, profile_uri: str | None = None) -> tuple[Network, Any]:
