@@ -65,7 +65,7 @@ def by_workers(files: Mapping[str, bytes], count: int) -> dict[str, bytes]:
 def delivered(trial: str, tags: Mapping[str, str], order: str) -> Network:
     """Return a world that met a trial's objects in an order; each may come twice."""
     network = Network(families=FAMILIES)
-    network.world.training_jobs.set(describe(tags))
+    network.world.training_jobs.set(describe(dict(tags)))
     shuffled = order == ORDERS[2]
     uploads = uploads_of(by_workers(trials()[trial], 3) if shuffled else trials()[trial])
     for upload in uploads:
@@ -83,7 +83,8 @@ def state_in(network: Network, rule: str) -> StepState:
     """Return what a rule remembers, which has no fault."""
     stored = state_of(network.node(StreamKey(JOB, ALL_WORKERS, TRAINING))).stored_rules[f"training/{rule}"]
     assert stored.fault is None
-    return msgspec.msgpack.decode(stored.data, type=RULES[rule].state_type)
+    state: StepState = msgspec.msgpack.decode(stored.data, type=RULES[rule].state_type)
+    return state
 
 
 @pytest.mark.parametrize(("trial", "rule", "given", "steps"), cases())
