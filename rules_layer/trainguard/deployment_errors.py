@@ -42,3 +42,13 @@ class OutputMissingError(DeploymentError):
 
 class AccessDeniedError(DeploymentError):
     """A call that the credentials in use may not make."""
+
+
+class ReportRunFailedError(TrainGuardError):
+    """An execution of the report machine that ended without a report."""
+
+    def __init__(self, execution: str, status: str, cause: str) -> None:
+        self.execution = execution
+        self.status = status
+        self.cause = cause
+        super().__init__(f"execution {execution} ended as {status}: {cause or 'no cause given'}")

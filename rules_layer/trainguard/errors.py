@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from trainguard.command_errors import OutputError as OutputError
+from trainguard.command_errors import RequestError as RequestError
+from trainguard.command_errors import UnknownNameError as UnknownNameError
 from trainguard.deployment_errors import AccessDeniedError as AccessDeniedError
 from trainguard.deployment_errors import CredentialsError as CredentialsError
 from trainguard.deployment_errors import DeploymentError as DeploymentError
 from trainguard.deployment_errors import OutputMissingError as OutputMissingError
 from trainguard.deployment_errors import RegionError as RegionError
+from trainguard.deployment_errors import ReportRunFailedError as ReportRunFailedError
 from trainguard.deployment_errors import StackNotFoundError as StackNotFoundError
 from trainguard.deployment_errors import StackStateError as StackStateError
 from trainguard.error_base import TrainGuardError as TrainGuardError
@@ -343,53 +347,6 @@ class WorkerDiedError(TrainGuardError):
     def __init__(self, exit_code: int | None) -> None:
         self.exit_code = exit_code
         super().__init__(f"a parser ended with exit code {exit_code}, expected an answer; is there memory enough?")
-
-
-class OutputError(TrainGuardError):
-    """A folder or file into which reports cannot be written."""
-
-    def __init__(self, place: str, reason: str) -> None:
-        self.place = place
-        self.reason = reason
-        super().__init__(f"output {place!r} cannot be written: {reason}; expected a folder that can be")
-
-
-class RequestError(TrainGuardError):
-    """What was asked for on the command line cannot be done.
-
-    Parameters
-    ----------
-    what : str
-        What is wrong, with the option and the value.
-    remedy : str
-        What to do instead, as a sentence.
-    """
-
-    def __init__(self, what: str, remedy: str) -> None:
-        self.what = what
-        self.remedy = remedy
-        super().__init__(f"{what}. {remedy}")
-
-
-class UnknownNameError(TrainGuardError):
-    """A name for which there is nothing; ``similar`` are names that it may stand for."""
-
-    def __init__(self, kind: str, name: str, place: str, similar: Sequence[str]) -> None:
-        self.kind = kind
-        self.name = name
-        self.similar = tuple(similar)
-        perhaps = f"; perhaps you mean {' or '.join(similar)}" if similar else ""
-        super().__init__(f"there is no {kind} {name!r} in {place}{perhaps}")
-
-
-class ReportRunFailedError(TrainGuardError):
-    """An execution of the report machine that ended without a report."""
-
-    def __init__(self, execution: str, status: str, cause: str) -> None:
-        self.execution = execution
-        self.status = status
-        self.cause = cause
-        super().__init__(f"execution {execution} ended as {status}: {cause or 'no cause given'}")
 
 
 class LaunchConfigError(TrainGuardError):

@@ -20,8 +20,9 @@ from trainguard.adapters.memory.node_states import MemoryNodeStates
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.layout import hour_folder
 from trainguard.records import NodeRecord
-from trainguard.running_costs.operating import CostLine, Workload, estimate
+from trainguard.running_costs.operating import CostLine, estimate
 from trainguard.running_costs.unit_prices import packaged_unit_prices
+from trainguard.running_costs.workload import Workload
 
 DEARER = 1.1
 BEFORE, HOUR = 24, 60

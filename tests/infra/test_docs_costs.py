@@ -9,8 +9,9 @@ import pytest
 
 from trainguard.cli.commands.cost.run import money, shown_amount
 from trainguard.pricing.table import packaged_prices
-from trainguard.running_costs.operating import ALARM_METRICS, CostLine, Workload, estimate, total
+from trainguard.running_costs.operating import ALARM_METRICS, CostLine, estimate, total
 from trainguard.running_costs.unit_prices import packaged_unit_prices
+from trainguard.running_costs.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "costs.md").read_text("utf-8")

@@ -8,26 +8,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainguard.job_policy import EVALUATION_EVERY_S
 from trainguard.report.stack.keys import FEWEST_NODES, MOST_KEYS
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
 from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
+from trainguard.running_costs.workload import DEFAULT_MEMORY, MINUTES_AN_HOUR, FunctionMemory, Workload
 
 HOURS_A_MONTH = 730.0
 NOTHING_FREE = FreeTier()
-MINUTES_AN_HOUR = 60
 ALARM_METRICS = 6
 """Metrics that the stack's alarms read."""
 
 CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
 """Canaries that the stack plants."""
 
-CORES_A_GPU = 12
-"""As in an instance with 8 GPUs and 96 cores."""
-
-_BYTES_A_LINE = 121
-_LINES_OF_A_NODE = 3
-_BYTES_A_FRAMEWORK_OBJECT = 40_000
 _STATE_BYTES, _STATE_BYTES_A_GPU = 2_800, 530
 _OWN_STATE_BYTES, _OWN_STATE_BYTES_A_NODE = 600, 4
 _FRAMEWORK_STATE_UNITS = 4
@@ -37,9 +30,6 @@ _ROW_UNITS = 1
 _SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 4, 12
 """A row that does not change is written every 15 minutes, and hourly where the rule does not apply; the report's, by
 which people see how far the job is judged, every five."""
-
-_LOOKS_AN_HOUR = 20
-"""A job is looked at in every third tick while no rule is near a change."""
 
 _OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
 """Rows of rules over series that the managed profile does not have: of a job, and of each node."""
@@ -87,82 +77,6 @@ _REPORT_TRANSITIONS, _FIRE_TRANSITIONS = 12, 27
 _FIRE_WRITES = 4
 _FIRE_COMPUTE_GIB_S = 8.0
 _GB = 1e9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """A job whose profile is watched.
-
-    Attributes
-    ----------
-    nodes : int
-        Nodes that write a profile, at least 1.
-    hours : float
-        Length of the job, above 0.
-    gpus : int
-        GPUs a node; the node has twelve cores for each.
-    interval_ms : int
-        Sampling interval of the system metrics.
-    framework : bool
-        Whether each GPU's process writes framework events.
-    evaluation_every_s : float
-        How often a node's system metrics are evaluated while no rule is near a change, seconds.
-    retention_days : int
-        Age at which profiles expire.
-    """
-
-    nodes: int = 1
-    hours: float = 1.0
-    gpus: int = 8
-    interval_ms: int = 500
-    framework: bool = False
-    evaluation_every_s: float = EVALUATION_EVERY_S
-    retention_days: int = 30
-
-    @property
-    def lines(self) -> float:
-        """Lines of one object of system metrics: two a core, two a GPU and some of the node, at every sampling."""
-        series = 2 * CORES_A_GPU * max(self.gpus, 1) + 2 * self.gpus + _LINES_OF_A_NODE
-        return series * 60_000 / self.interval_ms
-
-    @property
-    def framework_objects(self) -> int:
-        """Framework objects of one node a minute."""
-        return max(self.gpus, 1) if self.framework else 0
-
-    @property
-    def objects(self) -> int:
-        """Objects of all nodes an hour."""
-        return self.nodes * MINUTES_AN_HOUR * (1 + self.framework_objects)
-
-    @property
-    def evaluations(self) -> float:
-        """Evaluations of one node's system metrics an hour."""
-        return 3_600.0 / self.evaluation_every_s
-
-    @property
-    def looks(self) -> float:
-        """Evaluations of the whole job an hour."""
-        return MINUTES_AN_HOUR if self.framework or self.evaluations >= MINUTES_AN_HOUR else _LOOKS_AN_HOUR
-
-    @property
-    def profile_bytes(self) -> float:
-        """Bytes that all nodes write in an hour."""
-        minute = self.lines * _BYTES_A_LINE + self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT
-        return self.nodes * MINUTES_AN_HOUR * minute
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionMemory:
-    """The memory of functions in MiB, by their names in the deployment's context; the defaults are those there."""
-
-    evaluator_memory_mb: int = 1_024
-    tick_memory_mb: int = 512
-    look_after_memory_mb: int = 512
-    report_memory_mb: int = 2_048
-
-
-DEFAULT_MEMORY = FunctionMemory()
 
 
 @dataclass(frozen=True, slots=True)

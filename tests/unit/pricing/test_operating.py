@@ -10,17 +10,9 @@ from hypothesis import strategies as st
 
 from infra.config import DeploymentConfig
 from trainguard.errors import PriceTableError
-from trainguard.running_costs.operating import (
-    ALARM_METRICS,
-    HOURS_A_MONTH,
-    CostLine,
-    Estimate,
-    FunctionMemory,
-    Workload,
-    estimate,
-    total,
-)
+from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, CostLine, Estimate, estimate, total
 from trainguard.running_costs.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
+from trainguard.running_costs.workload import FunctionMemory, Workload
 
 PRICES = packaged_unit_prices().prices
 OBSERVING = {"CloudWatch"}

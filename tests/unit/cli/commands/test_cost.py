@@ -9,8 +9,9 @@ from typer.testing import CliRunner, Result
 
 from trainguard.cli.commands.cost.run import CostDocument, money
 from trainguard.cli.main import app
-from trainguard.running_costs.operating import Workload, estimate, total
+from trainguard.running_costs.operating import estimate, total
 from trainguard.running_costs.unit_prices import packaged_unit_prices
+from trainguard.running_costs.workload import Workload
 
 
 def run(*words: str) -> Result:

@@ -36,7 +36,7 @@ def cost(
     Examples: `trainguard cost --nodes 128 --hours 24`, `trainguard cost --framework --interval-ms 1000 --json`
     """
     from trainguard.cli.commands.cost.run import CostRequest, cost_command
-    from trainguard.running_costs.operating import Workload
+    from trainguard.running_costs.workload import Workload
 
     workload = Workload(
         nodes=nodes,

@@ -1,0 +1,91 @@
+"""What the cost of operating TrainGuard depends on: the job that is watched, and the functions' memory."""
+
+from dataclasses import dataclass
+
+from trainguard.job_policy import EVALUATION_EVERY_S
+
+MINUTES_AN_HOUR = 60
+CORES_A_GPU = 12
+"""As in an instance with 8 GPUs and 96 cores."""
+
+_BYTES_A_LINE = 121
+_LINES_OF_A_NODE = 3
+_BYTES_A_FRAMEWORK_OBJECT = 40_000
+_LOOKS_AN_HOUR = 20
+"""A job is looked at in every third tick while no rule is near a change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A job whose profile is watched.
+
+    Attributes
+    ----------
+    nodes : int
+        Nodes that write a profile, at least 1.
+    hours : float
+        Length of the job, above 0.
+    gpus : int
+        GPUs a node; the node has twelve cores for each.
+    interval_ms : int
+        Sampling interval of the system metrics.
+    framework : bool
+        Whether each GPU's process writes framework events.
+    evaluation_every_s : float
+        How often a node's system metrics are evaluated while no rule is near a change, seconds.
+    retention_days : int
+        Age at which profiles expire.
+    """
+
+    nodes: int = 1
+    hours: float = 1.0
+    gpus: int = 8
+    interval_ms: int = 500
+    framework: bool = False
+    evaluation_every_s: float = EVALUATION_EVERY_S
+    retention_days: int = 30
+
+    @property
+    def lines(self) -> float:
+        """Lines of one object of system metrics: two a core, two a GPU and some of the node, at every sampling."""
+        series = 2 * CORES_A_GPU * max(self.gpus, 1) + 2 * self.gpus + _LINES_OF_A_NODE
+        return series * 60_000 / self.interval_ms
+
+    @property
+    def framework_objects(self) -> int:
+        """Framework objects of one node a minute."""
+        return max(self.gpus, 1) if self.framework else 0
+
+    @property
+    def objects(self) -> int:
+        """Objects of all nodes an hour."""
+        return self.nodes * MINUTES_AN_HOUR * (1 + self.framework_objects)
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations of one node's system metrics an hour."""
+        return 3_600.0 / self.evaluation_every_s
+
+    @property
+    def looks(self) -> float:
+        """Evaluations of the whole job an hour."""
+        return MINUTES_AN_HOUR if self.framework or self.evaluations >= MINUTES_AN_HOUR else _LOOKS_AN_HOUR
+
+    @property
+    def profile_bytes(self) -> float:
+        """Bytes that all nodes write in an hour."""
+        minute = self.lines * _BYTES_A_LINE + self.framework_objects * _BYTES_A_FRAMEWORK_OBJECT
+        return self.nodes * MINUTES_AN_HOUR * minute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionMemory:
+    """The memory of functions in MiB, by their names in the deployment's context; the defaults are those there."""
+
+    evaluator_memory_mb: int = 1_024
+    tick_memory_mb: int = 512
+    look_after_memory_mb: int = 512
+    report_memory_mb: int = 2_048
+
+
+DEFAULT_MEMORY = FunctionMemory()
