@@ -30,7 +30,9 @@ class Opened:
     faults: list[str] = field(default_factory=list)
 
     def draw_all(self) -> None:
-        """Scroll through the page until every chart is drawn, and back to the time lines."""
+        """Unfold and scroll through the page until every chart is drawn, and back to the time lines."""
+        for folded in self.page.locator("details:has([data-tl-chart]):not([open]) > summary").all():
+            folded.click()
         figures = self.page.locator("[data-tl-chart]")
         for index in range(figures.count()):
             figures.nth(index).scroll_into_view_if_needed()

@@ -45,7 +45,7 @@ def test_given_nothing_said_when_estimated_then_it_is_one_node_for_a_day_and_say
     result = run()
     assert result.exit_code == 0
     lines = [line.split("\t") for line in result.stdout.splitlines()]
-    assert lines[0] == ["an hour of the job", "0.00125"]
+    assert lines[0] == ["an hour of the job", "0.00054"]
     assert lines[1][0] == "the job, 24 h"
     assert lines[-1] == [f"USD. A model: {packaged_unit_prices().origin('us-east-1')}."]
 
@@ -56,7 +56,7 @@ def test_given_other_prices_when_estimated_then_they_are_taken_and_named(tmp_pat
     table = {"source": "ours", "date": "2026-01-01", "currency": "EUR", "regions": ["eu-west-1"], "prices": prices}
     file.write_text(json.dumps(table), "utf-8")
     found = document("--unit-prices", str(file), "--region", "eu-west-1")
-    assert (found["hour"], found["currency"], found["origin"]) == (60.0, "EUR", "ours, eu-west-1, 2026-01-01")
+    assert (found["hour"], found["currency"], found["origin"]) == (120.0, "EUR", "ours, eu-west-1, 2026-01-01")
 
 
 @pytest.mark.parametrize(
