@@ -38,7 +38,13 @@ def _use_every_operation(world: MemoryWorld) -> None:
     world.jobs.ask("job", 1.0, 300.0)
     world.jobs.touch("job", 1.0)
     world.jobs.raise_episode("job", "Rule", 0)
+    world.jobs.meet(0.0, 1)
+    world.jobs.admit_stream("job", 1)
+    world.jobs.recount_streams("job", 1, 0)
+    world.jobs.set_urgent("job", urgent=False)
     world.jobs.active()
+    world.jobs.urgent()
+    world.jobs.calm()
     list(world.jobs.all())
     world.jobs.upsert_tuned_job("tuning", "job", TunedJob(JobStatus.COMPLETED), 1)
     world.jobs.tuning_job("tuning")
@@ -76,7 +82,7 @@ def test_given_every_operation_when_used_then_the_switchboard_has_seen_each() ->
     world = MemoryWorld()
     _use_every_operation(world)
     assert set(world.faults.calls) == OPERATIONS
-    assert len(world.faults.calls) == len(OPERATIONS) == 36
+    assert len(world.faults.calls) == len(OPERATIONS) == 42
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
