@@ -18,6 +18,9 @@ ROLES = {
     "CapturesJoinCaptureRole": "join_capture",
 }
 
+OF_SERVICES = ("ActionsDeliveryRole",)
+"""Roles that services alone take on."""
+
 BY_LAMBDA = {
     "logs:CreateLogStream": "Lambda writes the function's log with its role",
     "logs:PutLogEvents": "Lambda writes the function's log with its role",
@@ -38,6 +41,11 @@ BY_STATES = {
     "logs:DescribeResourcePolicies": "Step Functions finds the policy that lets the delivery write",
     "logs:DescribeLogGroups": "Step Functions finds its log group",
 }
+BY_SNS = {
+    "logs:CreateLogGroup": "SNS makes the log of failed deliveries where it is missing",
+    "logs:CreateLogStream": "SNS writes the log of failed deliveries",
+    "logs:PutLogEvents": "SNS writes the log of failed deliveries",
+}
 BY_MAP = {
     "states:StartExecution": "a Distributed Map starts an execution for each item",
     "states:DescribeExecution": "a Distributed Map follows its executions",
@@ -52,6 +60,7 @@ DONE_BY_SERVICES: Mapping[str, Mapping[str, str]] = {
     "CapturesDigestTraceRole": BY_LAMBDA | MISSING_OBJECTS,
     "CanaryRole": BY_LAMBDA | {"sqs:SendMessage": "Lambda keeps a failed step with the function's role"},
     "ActionsFireRole": BY_STATES,
+    "ActionsDeliveryRole": BY_SNS,
     "ReportsReportRole": BY_STATES | BY_MAP,
     "CapturesKernelsRole": BY_STATES | BY_MAP,
 }

@@ -34,7 +34,7 @@ from tests.functional.offline import offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.test_handlers_kernels import AT, traces
 from tests.infra.access import Request, allows, requests
-from tests.infra.done_by_services import DONE_BY_SERVICES, ROLES
+from tests.infra.done_by_services import DONE_BY_SERVICES, OF_SERVICES, ROLES
 from tests.infra.template import Statement, Template
 from trainguard.adapters import timing
 from trainguard.adapters.lambda_looks import payload_of
@@ -377,4 +377,11 @@ def test_given_the_reasons_when_compared_with_the_template_then_none_outlives_it
 
 
 def test_given_the_template_when_its_roles_are_listed_then_each_is_exercised(template: Template) -> None:
-    assert set(template.of_type("AWS::IAM::Role")) == {*ROLES, *MACHINES}
+    assert set(template.of_type("AWS::IAM::Role")) == {*ROLES, *MACHINES, *OF_SERVICES}
+
+
+@pytest.mark.parametrize("role", OF_SERVICES)
+def test_given_a_role_that_a_service_takes_on_when_read_then_it_allows_what_that_does_and_no_more(
+    template: Template, role: str
+) -> None:
+    assert {action for action, _ in granted(template, role)} == set(DONE_BY_SERVICES[role])
