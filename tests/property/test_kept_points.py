@@ -148,7 +148,7 @@ def test_given_a_state_that_an_earlier_version_stored_when_it_goes_on_then_its_w
     fold(state, [50.0] * 6, 0)
     stored = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
     for name in ("start_up", "recent_use", "idle_time"):
-        del stored[name]
+        stored.pop(name, None)
     stored |= {"idle": {"since": 1_060.0, "points": []}, "last_seen_at": 1_120.0}
     earlier = msgspec.convert(stored, SampleWindowState)
 
