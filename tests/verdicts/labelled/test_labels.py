@@ -51,7 +51,7 @@ def test_every_job_has_a_name_of_its_own_and_every_kind_of_fault_is_planted() ->
     assert {fault.kind for job in JOBS for fault in job.faults} == set(KINDS)
 
 
-ENDING = {"leak", "memory leak", "hung collective", "lost GPU"}
+ENDING = {"leak", "memory leak", "hung collective", "lost GPU", "memory held after training"}
 """Faults that end a job, so that their labels say when."""
 
 

@@ -167,6 +167,13 @@ KINDS = {
         misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}|places? the model",
         untrue=NO_CLAIM,
     ),
+    "memory held after training": _kind(
+        LOW,
+        symptoms=(BALANCE, HUNG),
+        remedy=r"end the process|stop the job",
+        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}|places? the model",
+        untrue=NO_CLAIM,
+    ),
     "broken GPU": _kind(
         HEALTH,
         symptoms=(HUNG, LOW, BALANCE),

@@ -157,7 +157,9 @@ HELD = (
         minutes=120,
         pieces=(*ordinary(50), Piece(load=QUIET, start_min=50)),
         faults=(
-            Fault(kind="memory held while idle", onset_min=50, wasted_min=(69, 70), fails_in_h=0.0, first=HUNG_OR_LOW),
+            Fault(
+                kind="memory held after training", onset_min=50, wasted_min=(69, 70), fails_in_h=0.0, first=HUNG_OR_LOW
+            ),
         ),
     ),
     job(
@@ -177,7 +179,9 @@ HELD = (
         minutes=90,
         pieces=(*ordinary(20), Piece(load=QUIET, start_min=20)),
         faults=(
-            Fault(kind="memory held while idle", onset_min=20, wasted_min=(69, 70), fails_in_h=0.0, first=HUNG_OR_LOW),
+            Fault(
+                kind="memory held after training", onset_min=20, wasted_min=(69, 70), fails_in_h=0.0, first=HUNG_OR_LOW
+            ),
         ),
     ),
 )
