@@ -274,7 +274,7 @@ class Job:
         until(lambda: self.item() and "Active" not in self.item(), timeout_s=120, what=f"{self.name} closed")
         self.stack.await_quiet()
 
-    def await_row(self, target: str, **columns: object) -> dict[str, Any]:
+    def await_row(self, target: str, *, timeout_s: float = 120.0, **columns: object) -> dict[str, Any]:
         """Wait until a row has these values; columns whose value is None need only be there."""
 
         def matching() -> dict[str, Any] | None:
@@ -282,7 +282,7 @@ class Job:
             matches = all(name in row and value in {None, row[name]} for name, value in columns.items())
             return row if row and matches else None
 
-        return until(matching, timeout_s=120, what=f"{self.name}: {target} with {columns}")
+        return until(matching, timeout_s=timeout_s, what=f"{self.name}: {target} with {columns}")
 
     def await_applied(self, keys: Sequence[str]) -> None:
         """Wait until all minutes among ``keys`` are applied; framework events wait for two minutes more."""
