@@ -18,7 +18,7 @@ DELAY = "TRAINGUARD_AUTOSTART"
 """The variable that says after how many seconds samples begin; ``0`` switches this off."""
 
 DELAY_S = 15.0
-"""By default: a process that ends sooner leaves nothing, because it prepares the training and is none."""
+"""The default. A process that ends sooner writes nothing: it prepares a training job and is not the training."""
 
 TOOLS = frozenset({
     "aws", "black", "build", "compileall", "conda", "coverage", "ensurepip", "get_pip", "ipykernel_launcher",

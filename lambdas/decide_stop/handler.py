@@ -9,8 +9,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.actions.request import StopCase
-from trainguard.actions.stop import over_ceiling
-from trainguard.actions.stop_kinds import StopServices, decide_any_stop
+from trainguard.actions.stop_kinds import StopServices, decide_within_ceiling
 from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.dynamodb_jobs import DynamoJobs
@@ -58,10 +57,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         row=rows.load(case.job, case.rule),
         node_row=None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}"),
     )
-    now = time.time()
-    decision, identity = decide_any_stop(case, services, known=known, now=now)
-    if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
-        decision = over_ceiling(limit)
+    decision = decide_within_ceiling(case, services, budget, limit, known=known, now=time.time())
     answer: dict[str, Any] = msgspec.to_builtins(decision)
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})
     return answer

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.faults.jobs import START
 from trainguard.actions.request import StopCase
-from trainguard.actions.stop import decide_stop
+from trainguard.actions.stop_kinds import StopServices, decide_within_ceiling
 from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.adapters.memory.stop_budget import MemoryStopBudget
@@ -66,8 +66,8 @@ class FirePath:
         if description is not None and self.another is not None:
             changed = {"created_at": START + 900.0} if self.another == 0 else {"arn": f"{description.arn}-other"}
             description = replace(description, **changed)
-        decision = decide_stop(case, description, ENABLED, known=known, now=now)
-        if not decision.stop or not self.budget.take(case.fire_id, case.identity, now=now, limit=LIMIT):
+        services = StopServices(lambda _: description, {}, lambda: ENABLED, frozenset())
+        if not decide_within_ceiling(case, services, self.budget, LIMIT, known=known, now=now).stop:
             return
         assert description is not None
         self.hour.add(case.identity)

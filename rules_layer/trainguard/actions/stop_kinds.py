@@ -1,15 +1,16 @@
-"""Which of the two stops a fire asks for: that of a SageMaker training job, or that of what runs a job elsewhere."""
+"""Whether a fire stops its job: a SageMaker training job, or what runs a job elsewhere, within the hour's ceiling."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainguard.actions.request import StopCase, StopDecision
-from trainguard.actions.stop import decide_stop
+from trainguard.actions.stop import decide_stop, over_ceiling
 from trainguard.actions.stop_preconditions import StopPreconditions
 from trainguard.actions.stop_resources import decide_resource_stop, identity_of, split_resources
 from trainguard.actions.stop_switch import StopSwitches
 from trainguard.ports import ResourceState, TrainingJobDescription
 from trainguard.records import OUTSIDE_ARN
+from trainguard.stores import StopBudget
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,24 @@ class StopServices:
     resources: Mapping[str, Callable[[Sequence[str]], list[ResourceState]]]
     switches: Callable[[], StopSwitches]
     kinds: Collection[str]
+
+
+def decide_within_ceiling(
+    case: StopCase, services: StopServices, budget: StopBudget, limit: int, *, known: StopPreconditions, now: float
+) -> StopDecision:
+    """Return the decision on a fire; one that stops has taken one of ``limit`` stops of the hour.
+
+    Raises
+    ------
+    PortUnavailableError
+        When a service does not answer: nothing is decided then, and nothing is stopped.
+    StateConflictError
+        When other fires took stops at the same time, each time.
+    """
+    decision, identity = decide_any_stop(case, services, known=known, now=now)
+    if decision.stop and not budget.take(case.fire_id, identity, now=now, limit=limit):
+        return over_ceiling(limit)
+    return decision
 
 
 def decide_any_stop(

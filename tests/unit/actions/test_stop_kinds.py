@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.unit.actions.test_stop import NOW, RULE, RUNNING
 from tests.unit.actions.test_stop_resources import BATCH, CASE, ENABLED, FRESH, JOB
 from trainguard.actions.request import StopCase, StopDecision
-from trainguard.actions.stop import decide_stop
-from trainguard.actions.stop_kinds import StopServices, decide_any_stop
+from trainguard.actions.stop import decide_stop, over_ceiling
+from trainguard.actions.stop_kinds import StopServices, decide_any_stop, decide_within_ceiling
 from trainguard.actions.stop_preconditions import StopPreconditions
+from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.errors import PortUnavailableError
 from trainguard.ports import ResourceState, TrainingJobDescription
 from trainguard.timestamps import iso_time
@@ -71,3 +74,25 @@ def test_given_a_service_that_does_not_answer_when_asked_then_nothing_is_decided
     services = StopServices(Asked().training_job, {"batch-job": silent}, lambda: ENABLED, {"batch-job"})
     with pytest.raises(PortUnavailableError):
         decide_any_stop(CASE, services, known=StopPreconditions(NAMED, FRESH, None), now=NOW)
+
+
+def within(budget: MemoryStopBudget, case: StopCase) -> StopDecision:
+    services = StopServices(Asked().training_job, {}, lambda: ENABLED, frozenset())
+    known = StopPreconditions(NAMED, FRESH, None)
+    return decide_within_ceiling(case, services, budget, 1, known=known, now=NOW)
+
+
+def test_given_one_stop_an_hour_when_decided_then_only_a_granted_stop_takes_it_and_once_a_job() -> None:
+    budget = MemoryStopBudget(faults=Faults())
+    refused = within(budget, msgspec.structs.replace(OWN_CASE, job="another", fire_id="f0"))
+    assert not refused.stop
+    assert refused != over_ceiling(1)
+    assert within(budget, OWN_CASE).stop
+    assert within(budget, OWN_CASE).stop
+    assert not budget.take("f9", "other", now=NOW, limit=1)
+
+
+def test_given_another_job_that_took_the_only_stop_of_the_hour_when_decided_then_the_ceiling_is_the_reason() -> None:
+    budget = MemoryStopBudget(faults=Faults())
+    assert budget.take("f9", "other", now=NOW, limit=1)
+    assert within(budget, OWN_CASE) == over_ceiling(1)
