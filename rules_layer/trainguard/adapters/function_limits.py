@@ -12,6 +12,8 @@ from trainguard.errors import KernelTraceError
 _MIB = 1024 * 1024
 USED_SHARE = 0.92
 """Of a function's memory; the rest is the runtime's."""
+REPEAT_S = 1.0
+"""The alarm repeats: Python drops an exception that a signal raises in a callback of its garbage collector."""
 
 
 @contextmanager
@@ -30,15 +32,17 @@ def function_limits(*, memory_mib: int, seconds: float, what: str) -> Iterator[N
 
     def out_of_time(signal_number: int, frame: FrameType | None) -> NoReturn:
         del signal_number, frame
-        raise KernelTraceError(what, f"it was not read within {seconds:,.0f} s, which is what a function has")
+        raise KernelTraceError(what, f"it was not read within {max(seconds, 0.0):,.0f} s, which is what a function has")
 
+    if seconds <= 0.0:
+        out_of_time(signal.SIGALRM, None)
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = int(memory_mib * _MIB * USED_SHARE)
     bounded = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     handler = signal.signal(signal.SIGALRM, out_of_time)
     try:
         resource.setrlimit(resource.RLIMIT_DATA, (bounded, hard))
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+        signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_S)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)

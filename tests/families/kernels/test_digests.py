@@ -4,13 +4,13 @@ import subprocess
 import sys
 import textwrap
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace as with_fields
 
@@ -88,6 +88,7 @@ def test_given_a_hostile_timeline_when_read_then_it_is_refused_and_nothing_is_dr
 
 
 @given(st.binary(max_size=200))
+@example(b"{}")
 def test_given_any_bytes_when_read_as_a_digest_then_they_are_refused_by_name(body: bytes) -> None:
     for decode in (decode_brief, decode_full):
         with pytest.raises(TelemetryFormatError, match=KEY):
@@ -168,6 +169,31 @@ def test_given_time_that_runs_out_when_reading_then_the_error_names_the_trace_an
     with pytest.raises(KernelTraceError, match=r"a\.json.*was not read within"):
         forever()
     time.sleep(0.02)
+
+
+def test_given_an_alarm_that_a_callback_drops_when_time_is_over_then_the_next_one_ends_the_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainguard.adapters.function_limits.REPEAT_S", 0.01)
+
+    def drops_one() -> None:
+        with function_limits(memory_mib=100_000, seconds=0.01, what="a.json"):
+            with suppress(KernelTraceError):
+                while True:
+                    pass
+            while True:
+                pass
+
+    with pytest.raises(KernelTraceError, match="was not read within"):
+        drops_one()
+
+
+def test_given_no_time_when_reading_then_nothing_is_begun() -> None:
+    with (
+        pytest.raises(KernelTraceError, match="was not read within 0 s"),
+        function_limits(memory_mib=100_000, seconds=-3.0, what="a.json"),
+    ):
+        pytest.fail("the reading began")
 
 
 def test_given_memory_that_runs_out_when_reading_then_it_is_an_error_and_not_the_end_of_the_process() -> None:

@@ -41,6 +41,8 @@ def decode_brief(key: str, body: bytes) -> BriefDigest:
     digest = _decoded(key, body, _BRIEF, MOST_BRIEF_BYTES)
     if digest.format != FORMAT:
         raise TelemetryFormatError(key, f"format {digest.format}, expected {FORMAT}")
+    if digest.profile is None and not digest.fault:
+        raise TelemetryFormatError(key, "neither profile nor fault, expected one of them")
     return digest
 
 
