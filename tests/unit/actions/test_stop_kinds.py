@@ -18,7 +18,8 @@ from trainguard.errors import PortUnavailableError
 from trainguard.ports import ResourceState, TrainingJobDescription
 from trainguard.timestamps import iso_time
 
-OWN_CASE = StopCase(RUNNING.job, RUNNING.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), attempt="final")
+CREATED = iso_time(NOW - 3_600.0)
+OWN_CASE = StopCase(RUNNING.job, RUNNING.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), CREATED, attempt="final")
 NAMED = replace(JOB, resources=("batch-job/b-1",))
 
 
