@@ -93,9 +93,14 @@ def _evaluated(
     session = TRAINING_HEALTH.open_session(NodeRecord(key), source, plan)
     rules = {rule.name: RuleSteps(rule, _parameters(plan, rule.name)) for rule in step_rules(plan)}
     session.announce([Announced(each, match_key(each)) for each in keys])
-    for _ in session.apply(drain=True, modified_before=None):
+
+    def note_step() -> None:
         for said in rules.values():
             _note(said, session.stream)
+
+    session.stream.after_step = note_step
+    for _ in session.apply(drain=True, modified_before=None):
+        pass
     last = session.stream.finished()
     last.finish()
     for verdict in last.verdicts(closed=True):

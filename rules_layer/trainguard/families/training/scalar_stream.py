@@ -1,5 +1,6 @@
 """What is stored of a job's files of scalars, beside the state of rules: how far each was read, and what waits."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ class FileState(msgspec.Struct, array_like=True):
 
     ``taken`` counts bytes of an event file, and rows of any other; ``bad`` rows of any other that cannot be used.
     ``size`` and ``modified_s`` (epoch seconds) are those of the version that was read last; ``broken`` says that
-    nothing behind ``taken`` can be read.
+    nothing behind ``taken`` can be read. From step ``until`` on it is of an older run; None of one of the newest.
     """
 
     source: str
@@ -28,6 +29,7 @@ class FileState(msgspec.Struct, array_like=True):
     modified_s: float = 0.0
     broken: bool = False
     bad: int = 0
+    until: int | None = None
 
 
 class ScalarState(StepsState, kw_only=True):
@@ -47,6 +49,18 @@ class ScalarState(StepsState, kw_only=True):
     def shorten(self) -> str | None:
         """Forget all but the newest rows of each set of scalars of the history."""
         return SHORTENED if self.history.shorten(_SHORT) else None
+
+    @property
+    def other_runs(self) -> Mapping[str, int]:
+        """The files that are of an older run, by their names, each with the first step that is not used of it."""
+        return {name: known.until for name, known in self.files.items() if known.until is not None}
+
+    def begin_anew(self) -> None:
+        """Forget what was read, to read the files again."""
+        for known in self.files.values():
+            known.taken, known.size, known.modified_s = 0, 0, 0.0
+        self.rows = ScalarRows(dropped=self.rows.dropped, refused=self.rows.refused)
+        self.held, self.history, self.mode_place = [], ScalarHistory(), -1
 
     def is_behind(self, row: ScalarRow) -> bool:
         """Whether rules have seen the row's step and mode, or a later one."""

@@ -1,7 +1,7 @@
 """A stream of steps: complete steps in order to the state of rules and verdicts."""
 
 import copy
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
 import msgspec
@@ -50,14 +50,28 @@ S = TypeVar("S", bound=StepsState)
 
 
 class StepStream(Generic[S]):
-    """Works on a StepsState; ``store`` writes it back."""
+    """Works on a StepsState; ``store`` writes it back. ``after_step`` is called once rules were shown a step."""
 
     def __init__(self, unit: str, state: S, plan: RulePlan) -> None:
         self.unit = unit
         self.state = state
+        self.after_step: Callable[[], None] | None = None
         self._plan = plan
-        rules = [rule for rule in step_rules(plan) if plan.by_event_time or rule.name != STALLED]
-        self._rules: RuleRunner[AnyStepRule] = RuleRunner(rules, state.stored_rules, plan)
+        self._rules = self._runner()
+
+    def _runner(self) -> RuleRunner[AnyStepRule]:
+        rules = [rule for rule in step_rules(self._plan) if self._plan.by_event_time or rule.name != STALLED]
+        return RuleRunner(rules, self.state.stored_rules, self._plan)
+
+    def begin_anew(self, why: str) -> None:
+        """Let the rules forget the steps so far, and not what was alerted; ``why`` is a sentence for their reasons."""
+        raised = self._rules.raised
+        for entry in self.state.stored_rules.values():
+            entry.data, entry.anew = b"", why
+        self.state.steps, self.state.step = 0, None
+        self._rules = self._runner()
+        self._rules.raised += raised
+        self._rules.due.update(self.state.stored_rules)
 
     def apply(self, step: StepView) -> list[Fire]:
         """Show the rules one complete step; return the fires that it began. Its time is not before the watermark."""
@@ -69,9 +83,12 @@ class StepStream(Generic[S]):
         def observe(rule: AnyStepRule, of_rule: StepState, parameters: RuleParameters) -> None:
             rule.observe(of_rule, step, parameters)
 
-        return self._rules.run(
+        fires = self._rules.run(
             observe, self._judge(closed=False), watermark_s=state.watermark_s, interval_s=self._plan.interval_s
         )
+        if self.after_step is not None:
+            self.after_step()
+        return fires
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
