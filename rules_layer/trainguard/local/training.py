@@ -6,7 +6,7 @@ item that is returned holds their state, and a plan without them shows none of i
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.plan import RulePlan
@@ -40,10 +40,14 @@ class RuleSteps:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedTraining:
-    """A job's training that was evaluated: its items, and what each rule said of each stream."""
+    """A job's training that was evaluated: its items, and what each rule said of each stream.
+
+    ``notes`` are what people have to know beside that, a sentence each.
+    """
 
     records: tuple[NodeRecord, ...]
     streams: tuple[Sequence[RuleSteps], ...]
+    notes: tuple[str, ...] = ()
 
 
 def evaluate_training(job: JobRecord, plan: RulePlan, families: Families, files: TrainingFiles) -> EvaluatedTraining:
@@ -77,7 +81,15 @@ def evaluate_training(job: JobRecord, plan: RulePlan, families: Families, files:
         done.append(_evaluated(StreamKey(job.job, ALL_WORKERS, TRAINING), source, every, _tensor_keys(files)))
     if files.scalars:
         done.append(_evaluated(StreamKey(job.job, SCALAR_FILES, SCALARS), source, every, files.scalars))
-    return EvaluatedTraining(tuple(record for record, _ in done), tuple(rules for _, rules in done))
+    records = tuple(each.record for each in done)
+    notes = tuple(note for each in done for note in each.notes)
+    return EvaluatedTraining(records, tuple(each.rules for each in done), notes)
+
+
+class _EvaluatedStream(NamedTuple):
+    record: NodeRecord
+    rules: Sequence[RuleSteps]
+    notes: Sequence[str]
 
 
 def _tensor_keys(files: TrainingFiles) -> Iterator[str]:
@@ -88,7 +100,7 @@ def _tensor_keys(files: TrainingFiles) -> Iterator[str]:
 
 def _evaluated(
     key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]
-) -> tuple[NodeRecord, Sequence[RuleSteps]]:
+) -> _EvaluatedStream:
     """Apply all steps of a stream; return its item at the job's end, and what each rule said."""
     session = TRAINING_HEALTH.open_session(NodeRecord(key), source, plan)
     rules = {rule.name: RuleSteps(rule, _parameters(plan, rule.name)) for rule in step_rules(plan)}
@@ -107,7 +119,7 @@ def _evaluated(
         said = rules[verdict.rule]
         _note(said, last)
         said.result = verdict.result
-    return session.to_record(closed=True), tuple(rules.values())
+    return _EvaluatedStream(session.to_record(closed=True), tuple(rules.values()), session.stream.state.notes)
 
 
 def _note(said: RuleSteps, stream: StepStream[Any]) -> None:

@@ -246,6 +246,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             fires += self.stream.apply(step)
             state.mode_place = MODE_PLACES[row.mode]
             state.history.add(row)
+            state.meet(row, self._names)
         return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)
 
 

@@ -1,16 +1,21 @@
 """What is stored of a job's files of scalars, beside the state of rules: how far each was read, and what waits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from trainguard.families.training.stream import StepsState
+from trainguard.rules.training.scalar_advice import FoundScalars
+from trainguard.tensors.scalars.names import LOSSES, ScalarNames
 from trainguard.tensors.scalars.rows import ScalarHistory, ScalarRow, ScalarRows
 from trainguard.tensors.step_view import Mode
 
 MODE_PLACES = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
 SHORTENED = "degraded_to_short_history"
+MOST_NAMES, MOST_LOSSES = 12, 4
+"""Of the names that were found, for people."""
+
 _SHORT = 4
 """Rows of each set of scalars."""
 
@@ -36,8 +41,8 @@ class ScalarState(StepsState, kw_only=True):
     """What is stored of files of scalars.
 
     ``rows`` are the steps that their sources have not completed, ``held`` those that wait for another source to come as
-    far. ``mode_place`` is the place of the newest step's mode among
-    those of its number.
+    far. ``mode_place`` is the place of the newest step's mode among those of its number. ``names`` are the first names
+    that were found, one more than people are shown, ``losses`` the first that are taken for losses.
     """
 
     files: dict[str, FileState] = msgspec.field(default_factory=dict)
@@ -45,6 +50,32 @@ class ScalarState(StepsState, kw_only=True):
     held: list[ScalarRow] = msgspec.field(default_factory=list)
     history: ScalarHistory = msgspec.field(default_factory=ScalarHistory)
     mode_place: int = -1
+    names: list[str] = msgspec.field(default_factory=list)
+    losses: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def scalars(self) -> FoundScalars:
+        """The scalars that were found."""
+        return FoundScalars(tuple(self.names[:MOST_NAMES]), tuple(self.losses), len(self.names) > MOST_NAMES)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Say which files are of older runs."""
+        return [
+            f"{name.partition('/')[2]} is of an older run, which is not judged{f' from step {until:,} on' if until else ''}: "
+            "a newer file records the same scalars over the same steps with other values. Analyze its folder alone to "
+            "judge it."
+            for name, until in self.other_runs.items()
+        ]
+
+    def meet(self, row: ScalarRow, names: ScalarNames) -> None:
+        """Remember the names of a row, those of losses in any case."""
+        new = row.values.keys() - self.names
+        if not new or (len(self.names) > MOST_NAMES and len(self.losses) >= MOST_LOSSES):
+            return
+        losses = sorted(names.members(LOSSES, new) - set(self.losses))
+        self.losses += losses[: MOST_LOSSES - len(self.losses)]
+        self.names += sorted(new)[: MOST_NAMES + 1 - len(self.names)]
 
     def shorten(self) -> str | None:
         """Forget all but the newest rows of each set of scalars of the history."""

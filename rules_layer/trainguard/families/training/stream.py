@@ -1,7 +1,7 @@
 """A stream of steps: complete steps in order to the state of rules and verdicts."""
 
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ from trainguard.records import Status
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import AnyStepRule
+from trainguard.rules.training.scalar_advice import FoundScalars
 from trainguard.rules.training.step_rule import RunView, StepRule, StepState
 from trainguard.tensors.step_view import StepView
 
@@ -40,6 +41,16 @@ class StepsState(msgspec.Struct, kw_only=True):
     def no_data(self) -> str | None:
         """Why a stream that has ended has no data, in a sentence; None where it has."""
         return None
+
+    @property
+    def scalars(self) -> FoundScalars | None:
+        """The scalars that were found; None of a stream of tensors."""
+        return None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What people have to know beside the verdicts, a sentence each."""
+        return ()
 
     def shorten(self) -> str | None:
         """Give up something to become smaller; return the counter that names it, None where nothing is left."""
@@ -144,7 +155,8 @@ class StepStream(Generic[S]):
         return not self.state.ended and silent_s > float(parameters.in_force()["threshold"])
 
     def _judge(self, *, closed: bool) -> "_Judge":
-        return _Judge(RunView(self.state.steps, closed=closed), self.state.no_data if closed else None)
+        view = RunView(self.state.steps, closed=closed, scalars=self.state.scalars)
+        return _Judge(view, self.state.no_data if closed else None)
 
 
 class _Judge:
