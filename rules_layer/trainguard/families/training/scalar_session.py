@@ -241,12 +241,12 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             if state.is_behind(row):
                 self.counters["late"] += len(row.values)
                 continue
+            state.meet(row, self._names)
             at = max(row.at if row.timed else untimed_s or row.at, state.watermark_s or 0.0)
             step = WatchedStep(ScalarStep(row, self._names, state.history), at)
             fires += self.stream.apply(step)
             state.mode_place = MODE_PLACES[row.mode]
             state.history.add(row)
-            state.meet(row, self._names)
         return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)
 
 

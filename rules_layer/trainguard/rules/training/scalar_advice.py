@@ -35,9 +35,14 @@ class FoundScalars(NamedTuple):
 
 
 def scalar_needs(rule: str, needs: str, found: FoundScalars) -> str:
-    """Say what was found and what to do about it; ``needs`` are the words of a rule that no scalars serve."""
-    held = f"The files of scalars hold {', '.join(found.names)}{' and others' if found.more else ''}"
+    """Say what was found and what to do about it; ``needs`` are the words of a rule that no scalars serve.
+
+    What an earlier version stored has no names yet.
+    """
     on_scalars = NEEDS.get(rule)
+    if not found.names:
+        return needs if on_scalars is None else on_scalars
+    held = f"The files of scalars hold {', '.join(found.names)}{' and others' if found.more else ''}"
     if on_scalars is None:
         return f"{held}, and no tensors. {needs}"
     if found.losses or rule in _WITHOUT_LOSSES:
