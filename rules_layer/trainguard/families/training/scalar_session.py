@@ -166,7 +166,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
                 known = state.files[name]
                 known.until = run.until if known.until is None else min(known.until, run.until)
             if any(known.taken for known in state.files.values()):
-                state.begin_anew()
+                state.begin_anew(run.until)
                 self.stream.begin_anew(f"It began anew with the newest run in {file.listed.key}.")
             yield self._settle(file.listed.key, Counter(), [], run.why)
         self.counters["files_of_other_runs"] = len(state.other_runs)
@@ -244,7 +244,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             state.meet(row, self._names)
             at = max(row.at if row.timed else untimed_s or row.at, state.watermark_s or 0.0)
             step = WatchedStep(ScalarStep(row, self._names, state.history), at)
-            fires += self.stream.apply(step)
+            fires += self.stream.apply(step, again=row.step < state.repeated)
             state.mode_place = MODE_PLACES[row.mode]
             state.history.add(row)
         return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)

@@ -41,8 +41,9 @@ class ScalarState(StepsState, kw_only=True):
     """What is stored of files of scalars.
 
     ``rows`` are the steps that their sources have not completed, ``held`` those that wait for another source to come as
-    far. ``mode_place`` is the place of the newest step's mode among those of its number. ``names`` are the first names
-    that were found, one more than people are shown, ``losses`` the first that are taken for losses.
+    far. ``mode_place`` is the place of the newest step's mode among those of its number. What fires before step
+    ``repeated`` has fired before: these rows are read again. ``names`` are the first names that were found, one more
+    than people are shown, ``losses`` the first that are taken for losses.
     """
 
     files: dict[str, FileState] = msgspec.field(default_factory=dict)
@@ -50,6 +51,7 @@ class ScalarState(StepsState, kw_only=True):
     held: list[ScalarRow] = msgspec.field(default_factory=list)
     history: ScalarHistory = msgspec.field(default_factory=ScalarHistory)
     mode_place: int = -1
+    repeated: int = 0
     names: list[str] = msgspec.field(default_factory=list)
     losses: list[str] = msgspec.field(default_factory=list)
 
@@ -86,8 +88,9 @@ class ScalarState(StepsState, kw_only=True):
         """The files that are of an older run, by their names, each with the first step that is not used of it."""
         return {name: known.until for name, known in self.files.items() if known.until is not None}
 
-    def begin_anew(self) -> None:
-        """Forget what was read, to read the files again."""
+    def begin_anew(self, until: int) -> None:
+        """Forget what was read, to read the files again; the rows before ``until`` are those that rules have seen."""
+        self.repeated = 0 if self.step is None else min(until, self.step + 1)
         for known in self.files.values():
             known.taken, known.size, known.modified_s = 0, 0, 0.0
         self.rows = ScalarRows(dropped=self.rows.dropped, refused=self.rows.refused)

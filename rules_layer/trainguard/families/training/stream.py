@@ -84,9 +84,13 @@ class StepStream(Generic[S]):
         self._rules.raised += raised
         self._rules.due.update(self.state.stored_rules)
 
-    def apply(self, step: StepView) -> list[Fire]:
-        """Show the rules one complete step; return the fires that it began. Its time is not before the watermark."""
+    def apply(self, step: StepView, *, again: bool = False) -> list[Fire]:
+        """Show the rules one complete step; return the fires that it began. Its time is not before the watermark.
+
+        A step that they were shown ``again`` begins none: people were alerted the first time.
+        """
         state = self.state
+        alerted = {name: entry.history.alerted for name, entry in state.stored_rules.items()} if again else {}
         state.watermark_s = max(step.at, state.watermark_s or 0.0)
         state.steps += 1
         state.step = step.step
@@ -99,7 +103,9 @@ class StepStream(Generic[S]):
         )
         if self.after_step is not None:
             self.after_step()
-        return fires
+        for rule, episode in alerted.items():
+            state.stored_rules[rule].history.alerted = episode
+        return [] if again else fires
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
