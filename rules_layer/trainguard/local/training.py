@@ -98,9 +98,7 @@ def _tensor_keys(files: TrainingFiles) -> Iterator[str]:
         yield f"{run_prefix(files.root)}training_job_end.ts"
 
 
-def _evaluated(
-    key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]
-) -> _EvaluatedStream:
+def _evaluated(key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]) -> _EvaluatedStream:
     """Apply all steps of a stream; return its item at the job's end, and what each rule said."""
     session = TRAINING_HEALTH.open_session(NodeRecord(key), source, plan)
     rules = {rule.name: RuleSteps(rule, _parameters(plan, rule.name)) for rule in step_rules(plan)}

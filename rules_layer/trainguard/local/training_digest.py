@@ -54,9 +54,7 @@ def _of_scalars(training: TrainingFiles, done: EvaluatedTraining, names: ScalarN
     folder = training.root.folder
     listed = ScalarFiles(source).listed()
     placed = {name: each.listed.key.removeprefix(folder) for name, each in listed.items()}
-    found = [
-        (replace(each.key.file, name=placed[name]), each.listed.last_modified) for name, each in listed.items()
-    ]
+    found = [(replace(each.key.file, name=placed[name]), each.listed.last_modified) for name, each in listed.items()]
     until = {
         placed[name]: step
         for record in done.records

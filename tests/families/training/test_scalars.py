@@ -236,15 +236,15 @@ def table(losses: dict[int, float]) -> bytes:
     return b"step,train_loss\n" + b"".join(b"%d,%r\n" % (step, value) for step, value in losses.items())
 
 
-FIRST_RUN = {step: 1.0 for step in range(0, 60, 10)} | {30: 200.0}
+FIRST_RUN = dict.fromkeys(range(0, 60, 10), 1.0) | {30: 200.0}
 
 
 @pytest.mark.parametrize(
     ("second", "kept", "alerts"),
     [
-        ({step: 2.0 for step in range(0, 40, 10)} | {20: 300.0}, 0, [200.0, 300.0]),
-        ({step: 2.0 for step in range(40, 80, 10)}, 4, [200.0]),
-        ({step: 2.0 for step in range(40, 80, 10)} | {60: 300.0}, 4, [200.0, 300.0]),
+        (dict.fromkeys(range(0, 40, 10), 2.0) | {20: 300.0}, 0, [200.0, 300.0]),
+        (dict.fromkeys(range(40, 80, 10), 2.0), 4, [200.0]),
+        (dict.fromkeys(range(40, 80, 10), 2.0) | {60: 300.0}, 4, [200.0, 300.0]),
     ],
     ids=["a run of its own", "resumed", "resumed and high"],
 )

@@ -89,9 +89,10 @@ def test_given_many_rows_when_analyzed_then_all_firing_steps_are_those_of_a_plai
 
 
 V0, V1, V10 = (f"lightning_logs/version_{number}/metrics.csv" for number in (0, 1, 10))
+A, B = "a/trainer_state.json", "b/trainer_state.json"
 SHIFTED: Losses = {step + 5: value for step, value in FALLING.items()}
 SLOWER: Losses = {step: value + 0.2 for step, value in FALLING.items()}
-RESUMED: Losses = {step: 0.3 for step in range(250, 400, 10)}
+RESUMED: Losses = dict.fromkeys(range(250, 400, 10), 0.3)
 
 
 @pytest.mark.parametrize(
@@ -103,12 +104,28 @@ RESUMED: Losses = {step: 0.3 for step in range(250, 400, 10)}
         ({V10: table(DYING), V1: table(SLOWER)}, True, "version_1/", 30),
         ({V0: table(DYING), V1: table(RESUMED)}, False, "from step 250 on", 40),
         ({V0: table(DYING), V1: table(RESUMED | {300: math.nan})}, True, "from step 250 on", 40),
-        ({V0: table(DYING), V1: table({step: 0.3 for step in range(300, 400, 10)})}, True, None, 40),
+        ({V0: table(DYING), V1: table(dict.fromkeys(range(300, 400, 10), 0.3))}, True, None, 40),
         ({V0: table(DYING), "backup/metrics.csv": table(DYING)}, True, None, 30),
         ({V0: table(DYING), "lightning_logs/version_0/val.log.csv": table(SLOWER, loss="val_loss")}, True, None, 60),
-        ({"a/trainer_state.json": trainer_state(DYING), "b/trainer_state.json": trainer_state(SLOWER)}, False, "a/", 30),
+        (
+            {"a/trainer_state.json": trainer_state(DYING), "b/trainer_state.json": trainer_state(SLOWER)},
+            False,
+            "a/",
+            30,
+        ),
     ],
-    ids=["again", "interleaved", "newest broken", "tenth", "resumed", "resumed broken", "goes on", "copy", "parts", "hf"],
+    ids=[
+        "again",
+        "interleaved",
+        "newest broken",
+        "tenth",
+        "resumed",
+        "resumed broken",
+        "goes on",
+        "copy",
+        "parts",
+        "hf",
+    ],
 )
 def test_given_two_files_of_one_loss_when_they_are_of_two_runs_then_the_newest_is_judged_and_the_other_is_named(
     tmp_path: Path, files: Mapping[str, str], fires: bool, note: str | None, checked: int
@@ -135,7 +152,9 @@ def test_given_checkpoints_that_were_copied_within_a_second_when_analyzed_then_t
     assert report["first_step"] == 510
 
 
-def test_given_names_that_are_no_losses_when_analyzed_then_the_reason_names_them_and_the_setting(tmp_path: Path) -> None:
+def test_given_names_that_are_no_losses_when_analyzed_then_the_reason_names_them_and_the_setting(
+    tmp_path: Path,
+) -> None:
     job = place(tmp_path, {"metrics.csv": table(FALLING, loss="objective")})
     reports = reports_of(job, {})
     said = reports["TrainingDiverged"]["reason"]
@@ -169,7 +188,7 @@ def test_given_a_log_under_its_own_name_when_analyzed_then_its_header_says_wheth
         open_job(job)
 
 
-GAP: Losses = {step: 1.0 for step in (*range(20), *range(4_000, 4_020))}
+GAP: Losses = dict.fromkeys((*range(20), *range(4000, 4020)), 1.0)
 
 
 @pytest.mark.parametrize(

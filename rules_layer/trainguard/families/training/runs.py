@@ -167,7 +167,7 @@ def _find(source: ObjectSource, name: str) -> "DebugRun":
 
 
 def _place_of_uri(uri: str) -> tuple[str, ProfileRoot]:
-    """Return bucket and place of ``s3://bucket/prefix/job``, with or without the run's folder; raises RunMissingError."""
+    """Return bucket and place of ``s3://bucket/prefix/job``, or of its debug-output; raises RunMissingError."""
     bucket, _, path = uri.removeprefix(_S3).partition("/")
     job = path.strip("/").removesuffix(f"/{FOLDER}")
     prefix, _, name = job.rpartition("/")

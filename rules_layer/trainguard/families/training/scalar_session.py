@@ -44,6 +44,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         self._files = ScalarFiles(source)
         self._names = scalar_names(plan)
         self._runs = RunFinder(self._files, self._names)
+        self._met: set[str] = set()
         self._woken = False
         self._listed: dict[str, ListedFile] = {}
         self._silent: set[str] = set()
@@ -241,7 +242,9 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             if state.is_behind(row):
                 self.counters["late"] += len(row.values)
                 continue
-            state.meet(row, self._names)
+            if new := row.values.keys() - self._met:
+                self._met |= new
+                state.meet(new, self._names)
             at = max(row.at if row.timed else untimed_s or row.at, state.watermark_s or 0.0)
             step = WatchedStep(ScalarStep(row, self._names, state.history), at)
             fires += self.stream.apply(step, again=row.step < state.repeated)

@@ -1,6 +1,6 @@
 """What is stored of a job's files of scalars, beside the state of rules: how far each was read, and what waits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -63,18 +63,16 @@ class ScalarState(StepsState, kw_only=True):
     @property
     def notes(self) -> Sequence[str]:
         """Say which files are of older runs."""
+        why = "a newer file records the same scalars over the same steps with other values"
         return [
-            f"{name.partition('/')[2]} is of an older run, which is not judged{f' from step {until:,} on' if until else ''}: "
-            "a newer file records the same scalars over the same steps with other values. Analyze its folder alone to "
-            "judge it."
+            f"{name.partition('/')[2]} is of an older run, which is not judged"
+            f"{f' from step {until:,} on' if until else ''}: {why}. To judge it, analyze its folder alone."
             for name, until in self.other_runs.items()
         ]
 
-    def meet(self, row: ScalarRow, names: ScalarNames) -> None:
-        """Remember the names of a row, those of losses in any case."""
-        new = row.values.keys() - self.names
-        if not new or (len(self.names) > MOST_NAMES and len(self.losses) >= MOST_LOSSES):
-            return
+    def meet(self, found: Set[str], names: ScalarNames) -> None:
+        """Remember names of scalars, as far as there is room; those of losses in any case."""
+        new = found - set(self.names)
         losses = sorted(names.members(LOSSES, new) - set(self.losses))
         self.losses += losses[: MOST_LOSSES - len(self.losses)]
         self.names += sorted(new)[: MOST_NAMES + 1 - len(self.names)]

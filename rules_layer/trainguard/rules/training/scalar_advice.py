@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_SELECTS = "It checks the scalars that tensor_regex selects: set it to a regular expression that is found in their names."
+_SELECTS = (
+    "It checks the scalars that tensor_regex selects: set it to a regular expression that is found in their names."
+)
 _BOTH = (
     "It checks losses of training and of evaluation at steps or epochs: log both, or say by ScalarNames_losses and "
     "ScalarNames_evaluation which names are theirs."

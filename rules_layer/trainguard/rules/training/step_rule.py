@@ -240,7 +240,9 @@ class StepRule(Rule[P], Generic[P, S]):
             reason = f"{held} what the rule checks, too few to compare. {self._what_to_do(view)}"
             return RuleResult(status, reason + self.notes(state, parameters))
         if view.scalars is not None and view.steps == 0:
-            return RuleResult(Status.NOT_APPLICABLE, "No step of the files of scalars could be read." + _ignored(parameters))
+            return RuleResult(
+                Status.NOT_APPLICABLE, "No step of the files of scalars could be read." + _ignored(parameters)
+            )
         seen = f"{counted(view.steps, 'saved step')} hold{'s' if view.steps == 1 else ''}"
         reason = f"None of {seen} what the rule checks. {self._what_to_do(view)}"
         return RuleResult(Status.NOT_APPLICABLE, reason + _ignored(parameters))

@@ -67,9 +67,7 @@ class ScalarRows(msgspec.Struct):
     dropped: int = 0
     refused: int = 0
 
-    def add(
-        self, source: str, recording: Recording, names: ScalarNames, *, folder: str = ""
-    ) -> list[ScalarRow]:
+    def add(self, source: str, recording: Recording, names: ScalarNames, *, folder: str = "") -> list[ScalarRow]:
         """Take what a source recorded at a step; return the steps that are complete by this, in order.
 
         Parameters
