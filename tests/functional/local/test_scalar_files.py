@@ -103,7 +103,7 @@ RESUMED: Losses = dict.fromkeys(range(250, 400, 10), 0.3)
         ({V0: table(SLOWER), V1: table(DYING)}, True, "version_0", 30),
         ({V10: table(DYING), V1: table(SLOWER)}, True, "version_1/", 30),
         ({V0: table(DYING), V1: table(RESUMED)}, False, "from step 250 on", 40),
-        ({V0: table(DYING), V1: table(RESUMED | {300: math.nan})}, True, "from step 250 on", 40),
+        ({V0: table(DYING), V1: table({**RESUMED, 300: math.nan})}, True, "from step 250 on", 40),
         ({V0: table(DYING), V1: table(dict.fromkeys(range(300, 400, 10), 0.3))}, True, None, 40),
         ({V0: table(DYING), "backup/metrics.csv": table(DYING)}, True, None, 30),
         ({V0: table(DYING), "lightning_logs/version_0/val.log.csv": table(SLOWER, loss="val_loss")}, True, None, 60),

@@ -29,8 +29,8 @@ def values_of(rows: Iterable[Recorded], names: ScalarNames) -> RunValues:
         for name, value in row.values.items():
             found.setdefault(name, {})[row.step] = value
     used = {name for name in found if names.mode(name) is not None}
-    used = names.members(LOSSES, used) | names.members(METRICS, used) or used
-    return {name: _columns(found[name]) for name in sorted(used)}
+    meant = names.members(LOSSES, used) | names.members(METRICS, used)
+    return {name: _columns(found[name]) for name in sorted(meant or used)}
 
 
 def _columns(values: Mapping[int, float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
