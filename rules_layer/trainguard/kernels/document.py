@@ -193,11 +193,21 @@ class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a trace can be judged: what it lacks, what is damaged, and what was counted while it was read."""
+    """How far a trace can be judged: what it lacks, what is damaged, and what was counted while it was read.
+
+    Attributes
+    ----------
+    steps_lost : int
+        Steps at the end of a file that is cut off, which are not judged, as it does not hold all of their work.
+    is_whole : bool
+        False of a file that is cut off and holds no step whole: work of the GPU may be missing anywhere.
+    """
 
     missing: list[str]
     damaged: list[str]
     counts: dict[str, int]
+    steps_lost: int = 0
+    is_whole: bool = True
 
 
 class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):

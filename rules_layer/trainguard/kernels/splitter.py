@@ -155,7 +155,7 @@ class EventSplitter:
         if STACK not in text:
             return
         small = len(text) <= SAMPLES * SAMPLE_BYTES
-        places = range(0, len(text), len(text) // SAMPLES)
+        places = range(0, len(text), max(len(text) // SAMPLES, 1))
         seen = stacks = 0
         for sample in [text] if small else [text[place : place + SAMPLE_BYTES] for place in places]:
             starts = [match.start(1) for match in self._start.finditer(sample)]
@@ -206,24 +206,28 @@ class EventSplitter:
             yield self._decoded(text[:end])
         self._weigh(text[end:])
         event, rest = decode_first(text[end:])
-        self._tally["repaired_events" if event else "unreadable_events"] += 1
+        is_closed = self._closes(text[end:] if event is None else rest.encode())
+        self._tally["cut_off"] += not is_closed
         if event is not None:
+            self._tally["repaired_events"] += is_closed
             yield [event]
-        behind = rest.encode() if event is not None else text[end:]
-        if not self._closes(behind):
-            self._tally["cut_off"] += 1
+        else:
+            self._tally["unreadable_events"] += is_closed
 
     def _closes(self, text: bytes) -> bool:
         """Whether the events end in a text; what stands behind them is read."""
-        for match in islice(_CLOSING.finditer(text), TRIES):
-            if self._plain_array:
-                return True
+        places = [match.start(1) for match in islice(_CLOSING.finditer(text), TRIES)]
+        if self._plain_array and places:
+            return True
+        for place in places:
             try:
-                self._merge(msgspec.json.decode(b'{"traceEvents":[' + text[match.start(1) :], type=Metadata))
+                self._merge(msgspec.json.decode(b'{"traceEvents":[' + text[place:], type=Metadata))
             except UNREADABLE:
                 continue
             return True
-        return False
+        is_closed = bool(places) and text.rstrip().endswith(b"}")
+        self._tally["unreadable_metadata"] += is_closed
+        return is_closed
 
     def _add_metadata(self, text: bytes) -> None:
         try:

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from trainguard.finding import Severity
+from trainguard.kernels.columns import is_cut
 from trainguard.kernels.findings.finding import FAMILY
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.listing.entries import ListedProfile, Status
 from trainguard.plain_text import one_line
 from trainguard.timestamps import iso_time
@@ -27,6 +28,10 @@ class _Finding(msgspec.Struct):
     gain: _Gain = msgspec.field(default_factory=_Gain)
 
 
+class _Quality(msgspec.Struct):
+    counts: dict[str, int] = {}
+
+
 class _Rank(msgspec.Struct):
     trace: str
     rank: int | None = None
@@ -36,6 +41,7 @@ class _Rank(msgspec.Struct):
     busy_ns: int = 0
     framework: str = "unknown"
     findings: list[_Finding] = []
+    quality: _Quality = msgspec.field(default_factory=_Quality)
 
 
 class _Line(msgspec.Struct):
@@ -111,6 +117,9 @@ def _status(found: Listed) -> tuple[Status, str]:
         said.append(f"{len(found.unread):,} files could not be read")
     if missing > 0:
         said.append(f"{missing:,} ranks have no trace")
+    cut = sum(is_cut(rank.quality.counts) for rank in found.ranks)
+    if cut:
+        said.append("1 trace is cut off" if cut == 1 else f"{cut:,} traces are cut off")
     if not any(rank.busy_ns for rank in found.ranks):
         said.append("no trace has work of a GPU")
     return ("judged in part" if said else "judged"), ", ".join(said)

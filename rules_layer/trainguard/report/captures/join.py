@@ -31,6 +31,7 @@ from trainguard.kernels.captures.places import (
 )
 from trainguard.kernels.captures.timeline_form import restored
 from trainguard.kernels.captures.verdict import CaptureVerdict, encode_verdict
+from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.ranks.entries import AcrossRanks
 from trainguard.kernels.ranks.join import across_ranks
@@ -225,6 +226,7 @@ def _verdict(
         busy_share=sum(rank.busy_ns for rank in ranks) / window if window else None,
         step_ns=round(float(np.median([_mean_step(rank) for rank in with_steps]))) if with_steps else None,
         rules=rule_verdicts(ranks, across),
+        cut=sum(is_cut(rank.quality.counts) for rank in ranks),
         notes=notes,
     )
 

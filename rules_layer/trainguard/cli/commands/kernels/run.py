@@ -14,7 +14,7 @@ from trainguard.errors import KernelTraceError, ObjectMissingError, PortUnavaila
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.entries import CriticalPathEntry
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.compare import compared
 from trainguard.kernels.ranks.join import across_ranks

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.findings.finding import FAMILY, Evidence, KernelFinding
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.ranks.entries import AcrossRanks
 from trainguard.report.html.kernels.island import rank_name
 from trainguard.report.html.kernels.text import nanos, plural

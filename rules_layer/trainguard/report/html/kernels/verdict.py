@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.finding import Severity
+from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.findings.finding import FAMILY
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.report.html.kernels.findings import ShownFinding
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import are, nanos, plural
 from trainguard.report.html.numbers import share
 from trainguard.report.html.overview import KeyFigure
 
@@ -33,10 +34,14 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Ve
         return Verdict("idle", "Not judged", "No work of a GPU is in the trace, so no rule on GPUs could be judged.")
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
     where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {plural(len(ranks), 'rank')} are"
+    cut = sum(is_cut(rank.quality.counts) for rank in ranks)
     sentences = [f"{where} busy {share(busy / window)} of the time."]
+    if cut:
+        sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
     judged = [each for each in findings if each.rule != TRACE_QUALITY.removeprefix(FAMILY)]
     if not judged:
-        return Verdict("ok", "Healthy", f"{sentences[0]} No rule fired.")
+        sentence = f"{' '.join(sentences)} No rule fired."
+        return Verdict("idle", "Judged in part", sentence) if cut else Verdict("ok", "Healthy", sentence)
     severest = max(each.rank for each in judged)
     if severest >= Severity.MEDIUM.rank:
         having = [each for each in judged if each.rank == severest]
