@@ -67,15 +67,17 @@ _MATRIX_CORE = _any("MI16x16", "MI32x32", "xdl", "mfma", "gtcx")
 """Of AMD, which compute in FP32, too."""
 
 _ELIGIBLE = _any(
-    "gemm", "conv", "cudnn.*(dgrad|wgrad|fprop)", "attention", "flash", "fmha", "sdpa", "nvjet", "Cijk_", "scudnn",
+    "(?<!fb)gemm", "conv", "cudnn.*(dgrad|wgrad|fprop)", "attention", "flash", "fmha", "sdpa", "nvjet", "Cijk_", "scudnn",
     "winograd", "dgrad", "wgrad", "fprop",
 )  # fmt: skip
 _COMMUNICATION = _any(
-    "nccl|rccl|hccl|oneccl|msccl", "nvshmem", r"deep_ep::\w*(?:::\w+)*(?:dispatch|combine)", "cross_device_reduce",
+    "nccl|rccl|hccl|oneccl|msccl", "nvshmem", r"deep_ep::(?:\w+::)*\w*(?:dispatch|combine)", "cross_device_reduce",
     "(?:one|two)_?shot_?all_?reduce", "all_?reduce_?(?:one|two)_?shot", "multimem_", "trtllm_allreduce",
     "allreduce_fusion_kernel", "quick_?all_?reduce", "rocshmem", "mscclpp",
 )  # fmt: skip
-_NOT_ELIGIBLE = _any("nchwToNhwc", "nhwcToNchw", "computeOffsets", "elementwise", "convert_", "copy")
+_NOT_ELIGIBLE = _any(
+    "nchwToNhwc", "nhwcToNchw", "computeOffsets", "elementwise", "convert_", "copy", "quantiz", "qparam", "rowwise_to_",
+)  # fmt: skip
 _CORE_ALWAYS = frozenset({Precision.FP8, Precision.TF32, Precision.INT8})
 _CORE_WHERE_ELIGIBLE = frozenset({Precision.BF16, Precision.FP16})
 _CORE_NEVER = frozenset({Precision.FP32, Precision.FP64})
