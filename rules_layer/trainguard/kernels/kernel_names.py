@@ -46,7 +46,10 @@ _PATTERNS = (
         ),
     ),
     # MIOpen's igemm_fwd_gtcx3 is an implicit gemm of any type.
-    (Precision.INT8, _any("i8816", r"(?<![a-z])imma", r"igemm(?!_(?:fwd|bwd|wrw|upd)_)", "s8s8", "int8", r"Cijk_.*_I8")),
+    (
+        Precision.INT8,
+        _any("i8816", r"(?<![a-z])imma", r"igemm(?!_(?:fwd|bwd|wrw|upd)_)", "s8s8", "int8", r"Cijk_.*_I8"),
+    ),
 )  # fmt: skip
 _IMPLICIT_TF32 = _any(r"(?<!cutlass_75_)tensorop_s1688(gemm|fprop|dgrad|wgrad)")
 _NAMED = (
@@ -67,8 +70,8 @@ _MATRIX_CORE = _any("MI16x16", "MI32x32", "xdl", "mfma", "gtcx")
 """Of AMD, which compute in FP32, too."""
 
 _ELIGIBLE = _any(
-    "(?<!fb)gemm", "conv", "cudnn.*(dgrad|wgrad|fprop)", "attention", "flash", "fmha", "sdpa", "nvjet", "Cijk_", "scudnn",
-    "winograd", "dgrad", "wgrad", "fprop",
+    "(?<!fb)gemm", "conv", "cudnn.*(dgrad|wgrad|fprop)", "attention", "flash", "fmha", "sdpa", "nvjet", "Cijk_",
+    "scudnn", "winograd", "dgrad", "wgrad", "fprop",
 )  # fmt: skip
 _COMMUNICATION = _any(
     "nccl|rccl|hccl|oneccl|msccl", "nvshmem", r"deep_ep::(?:\w+::)*\w*(?:dispatch|combine)", "cross_device_reduce",

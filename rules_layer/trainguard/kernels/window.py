@@ -12,7 +12,6 @@ _STARTS_WORK = re.compile(r"Launch(?!HostFunc)|Memcpy", re.IGNORECASE)
 """Calls that have a row of the GPU in a whole trace; one that sets no byte has none, so setting memory says nothing."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Steps:
     """The profiler's steps in order of time: number, and start and end on the host."""
@@ -84,9 +83,7 @@ def find_window(trace: Trace) -> Window:
     else:
         judged = rows if len(rows) else trace.operators
         start, end = (int(judged.start.min()), int(judged.end.max())) if len(judged) else (0, 0)
-    return Window(
-        start=start, end=end, steps=steps, launch=launch, step=step, steps_lost=lost, is_whole=is_whole
-    )
+    return Window(start=start, end=end, steps=steps, launch=launch, step=step, steps_lost=lost, is_whole=is_whole)
 
 
 def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:

@@ -190,9 +190,12 @@ def _chosen(read: Sequence[_Read], across: AcrossRanks | None) -> list[int]:
     """Return the places of all ranks: those that come last or compute longest first, then by rank."""
     if across is None or not across.findings:
         return list(range(len(read)))
+    lines = {(line.trace, line.rank): line for line in across.lines}
+    keys = [(each.profile.trace, each.profile.rank) for each in read]
+    compared = [place for place, key in enumerate(keys) if key in lines]
     apart = sorted(
-        range(len(read)),
-        key=lambda place: (-across.lines[place].last_steps, -across.lines[place].compute_ns, place),
+        compared,
+        key=lambda place: (-lines[keys[place]].last_steps, -lines[keys[place]].compute_ns, place),
     )[:2]
     return [*apart, *(place for place in range(len(read)) if place not in apart)]
 

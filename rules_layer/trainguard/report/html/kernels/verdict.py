@@ -10,8 +10,9 @@ from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.findings.finding import FAMILY
 from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
+from trainguard.kernels.words import are, counted
 from trainguard.report.html.kernels.findings import ShownFinding
-from trainguard.report.html.kernels.text import are, nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.numbers import share
 from trainguard.report.html.overview import KeyFigure
 
@@ -33,7 +34,7 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Ve
     if not any(rank.busy_ns for rank in ranks):
         return Verdict("idle", "Not judged", "No work of a GPU is in the trace, so no rule on GPUs could be judged.")
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
-    where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {plural(len(ranks), 'rank')} are"
+    where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
     cut = sum(is_cut(rank.quality.counts) for rank in ranks)
     sentences = [f"{where} busy {share(busy / window)} of the time."]
     if cut:
@@ -56,7 +57,7 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Ve
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
     """Return the numbers to be seen first; of several ranks the median."""
     steps = [step.gpu_duration_ns for rank in ranks for step in rank.steps]
-    several = f"median of {plural(len(ranks), 'rank')}" if len(ranks) > 1 else ""
+    several = f"median of {counted(len(ranks), 'rank')}" if len(ranks) > 1 else ""
     shown = [
         ("GPU busy", [_part(rank, rank.busy_ns) for rank in ranks], "of the window"),
         ("Computes", [_part(rank, rank.compute_ns) for rank in ranks], "of the window"),
@@ -66,7 +67,7 @@ def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
             "without computation",
         ),
     ]
-    step = KeyFigure("Median step", nanos(float(np.median(steps))), plural(len(steps), "step")) if steps else None
+    step = KeyFigure("Median step", nanos(float(np.median(steps))), counted(len(steps), "step")) if steps else None
     made = [KeyFigure(title, share(float(np.median(parts))), several or note) for title, parts, note in shown]
     delays = [rank.launch_delay_ns.median for rank in ranks if rank.launch_delay_ns is not None]
     if delays:
