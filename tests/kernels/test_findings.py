@@ -23,7 +23,7 @@ from tests.support.kernel_faults import (
     underfilled,
     unlaunched,
 )
-from tests.support.kernel_traces import NCCL, TraceWriter, ids, judged, real_profile
+from tests.support.kernel_traces import A100, NCCL, TraceWriter, ids, judged, real_profile
 from trainguard.kernels.kernel_names import Precision, classify, communicates
 
 REAL = {
@@ -207,6 +207,23 @@ def test_tensor_cores_are_those_of_the_precision_s_class() -> None:
 )
 def test_which_kernels_communicate(name: str, communicating: bool) -> None:
     assert communicates(name) is communicating
+
+
+@pytest.mark.parametrize(
+    ("name", "major", "fires"),
+    [
+        ("NVIDIA A100", 8, True),
+        ("Tesla V100", 7, False),
+        ("AMD Instinct MI300X", 9, True),
+        ("AMD Instinct MI50", 9, False),
+        ("AMD Radeon RX 7900 XTX", 11, False),
+    ],
+)
+def test_low_precision_is_advised_where_the_gpu_has_it(name: str, major: int, fires: bool) -> None:
+    """ROCm's major 9 is a GPU without BF16 as well as one with it."""
+    made = steps(lambda each, start: fp32(each, start, 1.0))
+    made.gpus = [A100 | {"name": name, "computeMajor": major}]
+    assert ("LowPrecisionUnused" in ids(judged(made.text()))) is fires
 
 
 def test_the_operator_says_what_the_name_does_not() -> None:

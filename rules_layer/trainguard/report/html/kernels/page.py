@@ -21,6 +21,7 @@ from trainguard.report.html.kernels.comparison import comparison_blocks
 from trainguard.report.html.kernels.findings import shown_findings
 from trainguard.report.html.kernels.hardware import hardware_blocks
 from trainguard.report.html.kernels.island import timelines_document
+from trainguard.report.html.kernels.job_head import job_head
 from trainguard.report.html.kernels.launching import launch_blocks
 from trainguard.report.html.kernels.matrix import matrix_blocks
 from trainguard.report.html.kernels.missing import missing_lines, timeline_notes
@@ -131,6 +132,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         styles=kernels_style(),
         script=kernels_script(),
         document=document,
+        job=job_head(document.job_facts),
         gpus=_gpus(ranks),
         about=_about(document),
         window=nanos(max(rank.window_ns for rank in ranks)),
