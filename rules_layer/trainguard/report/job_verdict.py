@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.report.evaluation_gaps import PENDING
 from trainguard.report.fleet_facts import JobFacts
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
 from trainguard.report.phrasing import listed
 from trainguard.rules.low_gpu_held_output import HELD_TIME
 from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
+from trainguard.rules.registry import spec_of
 from trainguard.rules.units import counted
 from trainguard.stores import Jobs, RuleStates, StoredRow
 from trainguard.timestamps import iso_time
@@ -20,6 +22,7 @@ STALE_S = 900.0
 
 SURE_AFTER_S = 1_800.0
 _IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
+_BLIND = PENDING | {Status.DISABLED}
 _LOSSES = ("bad_objects", "gaps")
 
 
@@ -117,7 +120,16 @@ class _Findings:
         if self.record.active and (through is None or abs(now - through) > STALE_S):
             newest = "has no time" if through is None else f"is of {iso_time(through)}"
             return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
-        return None
+        return None if self.open else self._why_blind()
+
+    def _why_blind(self) -> str | None:
+        """Say why nobody knows whether the GPUs work; None where that was judged, or there is nothing to judge."""
+        row = self.facts.rules.get(LOW_GPU.name)
+        if row is None or row.status not in _BLIND:
+            return None
+        if row.status is Status.DISABLED:
+            return f"Nothing judges whether the GPUs work: {LOW_GPU.name} is disabled."
+        return f"Whether the GPUs work is not judged: {row.finding.reason}"
 
     @property
     def verdict(self) -> Verdict:
@@ -165,10 +177,24 @@ class _Findings:
         unsure = [rule for rule, row in self.facts.rules.items() if row.status is Status.ERROR]
         if unsure:
             return Certainty.MEDIUM, f"{listed(unsure)} could not judge."
+        if not self.open and (why := self._why_not_sure()):
+            return Certainty.MEDIUM, why
         since = self.since
         if self.open and self.record.active and (since is None or now - since < SURE_AFTER_S):
             return Certainty.MEDIUM, "It has lasted for less than half an hour."
         return Certainty.HIGH, None
+
+    def _why_not_sure(self) -> str | None:
+        """Say what no rule has judged of a job on which nothing was found; None where each that can fire has."""
+        rows = {rule: row for rule, row in self.facts.rules.items() if not spec_of(rule).informs_only}
+        low = rows.get(LOW_GPU.name)
+        if low is None or low.status is Status.NOT_APPLICABLE:
+            why = "" if low is None else f": {low.finding.reason}"
+            return f"No rule has judged whether GPUs work{why or '.'}"
+        if pending := [rule for rule, row in rows.items() if row.status in PENDING]:
+            return f"{listed(pending)} {'has' if len(pending) == 1 else 'have'} too little data for a verdict."
+        disabled = [rule for rule, row in rows.items() if row.status is Status.DISABLED]
+        return f"{listed(disabled)} {'is' if len(disabled) == 1 else 'are'} disabled." if disabled else None
 
     def would_do(self, verdict: Verdict) -> tuple[WouldDo, str]:
         policy = self.record.policy
