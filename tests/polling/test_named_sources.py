@@ -19,6 +19,10 @@ from trainguard.sources.named import LONGEST, NamedSource, named_source
             NamedSource("prometheus", "https://prom:9090/a", matchers='pod=~"bert-.*",node!="gone"', step_s=30.0),
         ),
         ('prometheus pod=a"b\\c', NamedSource("prometheus", matchers='pod="a\\"b\\\\c"')),
+        (
+            "prometheus pod=a node_label=@resource.host.name",
+            NamedSource("prometheus", matchers='pod="a"', node_label="@resource.host.name"),
+        ),
         ("mlflow run=0a1b", NamedSource("mlflow", run="0a1b")),
         (
             "mlflow arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/a run=0a1b",
@@ -42,6 +46,8 @@ def test_given_a_source_when_read_then_its_parts_are_known(text: str, named: Nam
         "prometheus pod=a step=0.5",
         "prometheus pod=a step=61",
         "prometheus pod=a step=~15",
+        "prometheus pod=a node_label=~rack",
+        'prometheus pod=a node_label=a"b',
         "prometheus /aws/batch/job pod=a",
         "prometheus pod=a} or vector(1){",
         "prometheus 1=a",

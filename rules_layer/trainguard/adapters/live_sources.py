@@ -89,7 +89,7 @@ class ServiceSources:
         api = prometheus_api(server, server, self.headers)
         step_s = asked.source.step_s
         over = TimeRange(asked.start, asked.end - step_s, step_s)
-        return read_job(api, asked.job.job, asked.source.matchers, over)
+        return read_job(api, asked.job.job, asked.source.matchers, over, asked.source.node_label)
 
     def _mlflow(self, asked: Asked, server: str) -> SourceRun:
         shown = "" if server.startswith("arn:") else server

@@ -21,6 +21,9 @@ _KINDS: tuple[Kind, ...] = ("prometheus", "mlflow", "logs")
 _WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})(?P<operator>=~|!~|!=|=)(?P<value>[^\x00-\x1f]{1,512})")
 _SERVER = re.compile(r"(https?://|arn:aws[a-z-]*:|/)[^\s\"'<>\\{}|^`]{1,512}")
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NODE_LABEL = re.compile(r"[A-Za-z_@][A-Za-z0-9_.@/-]{0,127}")
+"""A label that may name nodes, also an attribute of OpenTelemetry."""
+
 _STEP = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)s?")
 _STREAM = re.compile(r"[^:*\x00-\x1f]{1,512}")
 
@@ -38,6 +41,8 @@ class NamedSource:
         Label matchers of PromQL, of a Prometheus.
     step_s : float
         Distance of its samples, seconds.
+    node_label : str
+        The label that names its nodes; empty for those that are known.
     run : str
         Of MLflow.
     stream : str
@@ -48,6 +53,7 @@ class NamedSource:
     server: str = ""
     matchers: str = ""
     step_s: float = DEFAULT_STEP_S
+    node_label: str = ""
     run: str = ""
     stream: str = ""
 
@@ -74,7 +80,7 @@ def named_source(text: str) -> NamedSource | None:
 
 
 def _prometheus(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
-    step_s = DEFAULT_STEP_S
+    step_s, node_label = DEFAULT_STEP_S, ""
     matchers = []
     for name, operator, value in words:
         if name == "step":
@@ -82,12 +88,16 @@ def _prometheus(server: str, words: list[tuple[str, str, str]]) -> NamedSource |
             if match is None or operator != "=":
                 return None
             step_s = float(match[1])
+        elif name == "node_label":
+            if NODE_LABEL.fullmatch(value) is None or operator != "=":
+                return None
+            node_label = value
         else:
             quoted = value.replace("\\", "\\\\").replace('"', '\\"')
             matchers.append(f'{name}{operator}"{quoted}"')
     if not matchers or not SHORTEST_STEP_S <= step_s <= LONGEST_STEP_S:
         return None
-    return NamedSource("prometheus", server, matchers=",".join(matchers), step_s=step_s)
+    return NamedSource("prometheus", server, matchers=",".join(matchers), step_s=step_s, node_label=node_label)
 
 
 def _mlflow(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
