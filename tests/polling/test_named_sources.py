@@ -29,6 +29,15 @@ from trainguard.sources.named import LONGEST, NamedSource, named_source
             NamedSource("mlflow", "arn:aws:sagemaker:eu-west-1:111122223333:mlflow-tracking-server/a", run="0a1b"),
         ),
         ("logs", NamedSource("logs")),
+        (
+            "logs /aws/batch/job metric=loss:Loss\\s=([0-9.]+) stream=train/ metric=eval/f1:F1:(.+)",
+            NamedSource(
+                "logs",
+                "/aws/batch/job",
+                stream="train/",
+                metrics=(("loss", "Loss\\s=([0-9.]+)"), ("eval/f1", "F1:(.+)")),
+            ),
+        ),
         ("logs /aws/batch/job stream=train/default/", NamedSource("logs", "/aws/batch/job", stream="train/default/")),
     ],
 )
@@ -58,6 +67,9 @@ def test_given_a_source_when_read_then_its_parts_are_known(text: str, named: Nam
         "logs https://host",
         "logs group=a",
         "logs stream=a:*",
+        "logs metric=loss",
+        "logs metric=a:(b) stream=a stream=b",
+        "logs metric=~a:(b)",
         "graphite host=a",
         "prometheus pod=" + "a" * LONGEST,
     ],

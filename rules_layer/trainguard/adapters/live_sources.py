@@ -97,7 +97,7 @@ class ServiceSources:
 
     def _logs(self, asked: Asked, group: str) -> Answered:
         job = asked.job
-        definitions, faults = definitions_of(self._defined(job))
+        definitions, faults = definitions_of((*asked.source.metrics, *self._defined(job)))
         reader = ScalarLines(definitions, dict(asked.counted), GuardedSearch())
         run = SourceRun(job.job, _LOG_TOOL)
         stream = asked.source.stream or f"{job.root.job}/"
