@@ -108,7 +108,7 @@ def served(database: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{database}"]
-    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=quiet, stderr=quiet, env=environment, start_new_session=True) as server:
         try:
@@ -118,7 +118,7 @@ def served(database: Path) -> Iterator[str]:
 
 
 def _answering(url: str, server: subprocess.Popen[bytes]) -> str:
-    for _ in range(600):
+    for _ in range(1_200):
         try:
             with urlopen(f"{url}/health", timeout=1.0):
                 return url
