@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.report.evaluation_gaps import PENDING
 from trainguard.report.fleet_facts import JobFacts
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
 from trainguard.report.phrasing import listed
@@ -22,7 +21,8 @@ STALE_S = 900.0
 
 SURE_AFTER_S = 1_800.0
 _IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
-_BLIND = PENDING | {Status.DISABLED}
+_PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
+_BLIND = _PENDING | {Status.DISABLED}
 _LOSSES = ("bad_objects", "gaps")
 
 
@@ -191,7 +191,7 @@ class _Findings:
         if low is None or low.status is Status.NOT_APPLICABLE:
             why = "" if low is None else f": {low.finding.reason}"
             return f"No rule has judged whether GPUs work{why or '.'}"
-        if pending := [rule for rule, row in rows.items() if row.status in PENDING]:
+        if pending := [rule for rule, row in rows.items() if row.status in _PENDING]:
             return f"{listed(pending)} {'has' if len(pending) == 1 else 'have'} too little data for a verdict."
         disabled = [rule for rule, row in rows.items() if row.status is Status.DISABLED]
         return f"{listed(disabled)} {'is' if len(disabled) == 1 else 'are'} disabled." if disabled else None
