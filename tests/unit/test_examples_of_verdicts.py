@@ -229,8 +229,9 @@ def test_given_jobs_of_a_cluster_when_looked_at_then_an_idle_one_is_marked_and_e
     verdicts: dict[str, Any],
 ) -> None:
     cluster = Cluster()
-    for name in ("idle", "busy", "again"):
-        cluster.add(name, **({"idle_since": earlier(5_000)} if name == "again" else {}))
+    cluster.add("idle")
+    cluster.add("busy")
+    cluster.add("again", idle_since=earlier(5_000))
     cluster.add("exempt", stop_exempt="yes", idle_since=earlier(5_000))
     cluster.add("other", labels={})
     cluster.add("ended", active=0, idle_since=earlier(5_000))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trainguard.rules.low_gpu_activity import LITTLE_WATTS
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.units import show_number, show_percent
 from trainguard.state.idle_evidence import QUIET_PERCENT
@@ -22,7 +23,7 @@ LEAST_PERCENT = 1.0
 """Power is a sign of work only beside some utilization: a GPU with a context draws more than one without."""
 
 WORK_SHARE = 0.75
-"""Of the power at work."""
+"""Of the power at work; where that is little, it says nothing."""
 
 MOST_GPUS = 64
 
@@ -83,6 +84,6 @@ def sign_of_work(signs: Mapping[str, GpuSigns], view: NodeView) -> str | None:
         if each.measured >= LEAST_MINUTES and each.activity >= QUIET_PERCENT:
             return f"the SM activity of {gpu} is {show_percent(each.activity)}"
         known = min(each.idle, each.busy) >= LEAST_MINUTES and view.idle_time.run_mean >= LEAST_PERCENT
-        if known and each.power >= WORK_SHARE * each.at_work:
+        if known and each.at_work >= LITTLE_WATTS and each.power >= WORK_SHARE * each.at_work:
             return f"{gpu} draws {show_number(each.power)} W, of {show_number(each.at_work)} W at work"
     return None
