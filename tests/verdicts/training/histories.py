@@ -33,7 +33,7 @@ def _near(rng: Rng, values: Array, share: float = 0.01) -> Array:
 
 
 def _two_softmaxes(accuracy: Array, classes: int) -> Array:
-    """The loss of confident answers that pass a softmax once more: ln(e + k - 1) - 1 where right, 1 more where wrong."""
+    """Confident answers that pass a softmax once more: a loss of ln(e + k - 1) - 1 where right, 1 more where wrong."""
     return np.asarray(np.log(np.e + classes - 1.0) - accuracy)
 
 

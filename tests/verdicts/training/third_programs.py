@@ -105,9 +105,7 @@ def schedule_upside_down(rng: Rng, broken: bool) -> Log:
 
 
 def heavy_momentum(rng: Rng, broken: bool) -> Log:
-    how = Fit(
-        loss=cross_entropy, optimizer=Sgd(0.1, momentum=0.999 if broken else 0.8), scores=CLASSES, epochs=25
-    )
+    how = Fit(loss=cross_entropy, optimizer=Sgd(0.1, momentum=0.999 if broken else 0.8), scores=CLASSES, epochs=25)
     return fit(rng, mlp(rng, 60, 32, 4), words(rng), how)
 
 

@@ -138,8 +138,8 @@ def validation_at_chance(run: RunSeries, limits: Limits) -> Found | None:
             share, lowest = fmean(score.means) / unit(score), min(smoothed(loss.means))
             if guesses_exactly(share, lowest) and gain(score) < limits.min_gain:
                 reason = (
-                    f"{name} stays at the level of chance: {beginning(score, 4)}, {tail(score):.4g} in the last quarter (until step {score.steps[-1]}); the loss of validation "
-                    f"was never below {lowest:.4g}"
+                    f"{name} stays at the level of chance: {beginning(score, 4)}, {tail(score):.4g} in the "
+                    f"last quarter (until step {score.steps[-1]}); the loss of validation was never below {lowest:.4g}"
                 )
                 return Found(VALIDATION, name, score, reason, tail(score))
     return None

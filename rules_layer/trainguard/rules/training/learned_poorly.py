@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from statistics import fmean
 
 from trainguard.rules.training.guessing import guesses
@@ -191,7 +192,7 @@ def _straight(loss: Series) -> bool:
     """Whether a loss falls all the time, in the end no slower than half as fast as at first, nor twice as fast."""
     quarter = len(loss.means) // 4
     parts = [fmean(loss.means[place * quarter : (place + 1) * quarter]) for place in range(4)]
-    falls = [before - after for before, after in zip(parts, parts[1:], strict=False)]
+    falls = [before - after for before, after in pairwise(parts)]
     if min(falls) <= 0.0 or z_score(loss.whole) > -NO_TREND or sum(falls) < CLEAR_NOISE * noise(loss.means):
         return False
     return HALF_SPEED * falls[0] <= falls[-1] <= TWICE_THE_SPEED * falls[0]

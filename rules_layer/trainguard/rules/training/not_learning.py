@@ -106,12 +106,12 @@ SPEC = RuleSpec(
     family="training",
     title="Training that learns nothing",
     looks_at="losses, and scores as the accuracy, of training and of validation",
-    fires_when="they stay at the start or at chance, validation gets worse or jumps, or the loss has a floor or is slow",
+    fires_when="they stay at the start or at chance, validation is lost, or the loss has a floor or is far too slow",
     condition=(
         "over at least {min_rows} recorded values of a run that has ended, or {live_rows} of one that goes on, the "
         "loss falls by less than {min_fall} of its first value without a trend and the score gains less than "
-        "{min_gain}, or the score stays at chance; or validation gets worse for good or jumps, the loss has the floor of "
-        "two softmaxes, or it falls far too slowly"
+        "{min_gain}, or the score stays at chance; or validation gets worse for good or jumps, the loss has the floor "
+        "of two softmaxes, or it falls far too slowly"
     ),
     measures=(FALL, SCORE, LOSS, HELD_OUT, JUMP, FLOOR, PACE),
     counts=STEPS,
