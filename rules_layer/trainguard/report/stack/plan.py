@@ -10,7 +10,8 @@ from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import StateGoneError, UnknownJobError
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.families.training.keys import TRAINING
+from trainguard.families.training.keys import SCALARS, TRAINING
+from trainguard.families.training.naming import scalar_names
 from trainguard.families.training.streams import TrainingStreams
 from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.ports import ReportObjects
@@ -94,8 +95,11 @@ class ReportPlanner:
         items, left = self._listed(job, root, place, items, begun, has_time)
         if left is not None:
             return PlannedReport(job.bucket, place.items, 0, (), more=True, listing=left)
-        if has_tensors(opened):
-            items.append(tensors_item(job, run, until=until))
+        tensors, scalars = has_steps(opened, TRAINING), has_steps(opened, SCALARS)
+        if tensors or scalars:
+            item = training_item(job, run, until=until)
+            names = dict(scalar_names(rules).replaced)
+            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars, scalar_names=names))
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -158,15 +162,15 @@ class ReportPlanner:
         return [day for day in days if dates & {hour_folder(max(day + near, 0))[:8] for near in (-DAY_S, 0, DAY_S)}]
 
 
-def has_tensors(streams: JobStreams) -> bool:
-    """Whether complete steps of debug-output were judged."""
+def has_steps(streams: JobStreams, name: str) -> bool:
+    """Whether complete steps of a stream of training, debug-output or files of scalars, were judged."""
     family = streams.families.get(TRAINING)
     of_steps = family.of_steps if isinstance(family, TrainingStreams) else {}
-    return any(key.stream == TRAINING and stream.state.steps for key, stream in of_steps.items())
+    return any(key.stream == name and stream.state.steps for key, stream in of_steps.items())
 
 
-def tensors_item(job: JobRecord, run: str, *, until: float) -> DigestItem:
-    """Return the item of a job's debug-output, which has no axis of time."""
+def training_item(job: JobRecord, run: str, *, until: float) -> DigestItem:
+    """Return the item of a job's debug-output and files of scalars, which has no axis of time."""
     none = TimeAxis(start=0.0, bucket_s=1.0, buckets=0)
     return DigestItem(
         job=job.job,

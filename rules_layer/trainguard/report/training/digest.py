@@ -158,6 +158,45 @@ class Digester:
         return made
 
 
+def joined(tensors: TrainingDigest, scalars: TrainingDigest) -> TrainingDigest:
+    """Return a digest of debug-output with the losses and metrics that files of scalars have beside it.
+
+    A series whose name and mode debug-output has too is named as of a file.
+    """
+    if not scalars.steps:
+        return tensors
+    if not tensors.steps:
+        scalars.unread += tensors.unread
+        scalars.unread_why = tensors.unread_why or scalars.unread_why
+        return scalars
+    known = {(each.name, each.mode) for each in tensors.series}
+    for each in scalars.series:
+        if (each.name, each.mode) in known:
+            each.name = f"{each.name} (file)"
+        if len(tensors.series) < MOST_SERIES:
+            tensors.series.append(each)
+        else:
+            leave_out(tensors.series_left_out, each.name)
+    for name in scalars.series_left_out:
+        leave_out(tensors.series_left_out, name)
+    tensors.steps += scalars.steps
+    tensors.first_step = _least(tensors.first_step, scalars.first_step)
+    tensors.last_step = _most(tensors.last_step, scalars.last_step)
+    for mode, steps in scalars.modes.items():
+        tensors.modes[mode] = tensors.modes.get(mode, 0) + steps
+    tensors.unread += scalars.unread
+    tensors.unread_why = scalars.unread_why or tensors.unread_why
+    return tensors
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
 def encode_digest(digest: TrainingDigest) -> bytes:
     """Return a digest as JSON."""
     return msgspec.json.encode(digest)

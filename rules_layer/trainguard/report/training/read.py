@@ -26,12 +26,15 @@ class RunPart(msgspec.Struct, kw_only=True):
         By which steps find the saved steps before them.
     done : bool
         Whether all steps that were complete are in the digest.
+    scalars : bytes
+        An encoded `ScalarPart` of the files of scalars; empty where none was read.
     """
 
     digest: TrainingDigest = msgspec.field(default_factory=TrainingDigest)
     ledger: StepLedger = msgspec.field(default_factory=StepLedger)
     history: RunHistory = msgspec.field(default_factory=RunHistory)
     done: bool = False
+    scalars: bytes = b""
 
 
 def read_on(
