@@ -3,7 +3,7 @@
 A run that goes on may only start slowly, so that one is judged late and only while nothing improves at all
 (``live_rows``). A run that has ended is judged as a whole, from ``min_rows`` recorded values on.
 
-Seven conditions, each scale-free:
+Eleven conditions, each scale-free; the last four are in ``learned_poorly``:
 
 * The loss stands. Between its first values and the last quarter of the run it fell by less than ``min_fall``, or by
   less than its noise, and Mann and Kendall's test finds no fall (5 % on two sides); or it fell by less than a fifth of
@@ -24,6 +24,10 @@ Seven conditions, each scale-free:
 * A score is the same number at every step, at least ten, to the last digit, and no score gains: the model gives one
   answer to all, whatever the loss does. 0 does not count: it is the accuracy of a regression, which says nothing.
 * The loss is halved and a low score of training does not gain by it: what is minimised is not what is wanted.
+* Validation gets worse for good while training goes on: its loss doubled to above training's first, or a score is lost.
+* Validation jumps, far from training, which converges: its normalisation is another one.
+* The loss stands at the floor of a softmax over a softmax although most answers are right.
+* The loss falls at an even speed and has covered little: most of its way is ahead.
 
 The numbers were chosen on one half of 30 pairs of programs and 17 healthy ones (``tests/training/recorded``), and
 measured on the other half; ``tests/verdicts/training`` measures them on other programs and on real runs.
