@@ -6,6 +6,7 @@ from trainguard.families.training.family import TRAINING_HEALTH
 from trainguard.local.run_files import TrainingFiles
 from trainguard.local.training import EvaluatedTraining
 from trainguard.report.training.digest import TrainingDigest, joined
+from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.report.training.read import RunPart, read_on
 from trainguard.report.training.read_scalars import ScalarPart, read_scalars_on
 from trainguard.tensors.debug.keys import run_files
@@ -39,10 +40,15 @@ def digest_training(
     checks = [each.state.first for rules in done.streams for each in rules if each.state is not None]
     wanted = {check.tensor for check in checks if check is not None and check.tensor is not None}
     try:
-        tensors = read_on(files, job, RunPart(), wanted=wanted, ended=training.ended).digest
+        tensors = read_on(files, job, RunPart(), wanted=wanted, confusion=_confusion(done), ended=training.ended).digest
     except RunMissingError:
         return scalars if scalars.steps else None
     return joined(tensors, scalars)
+
+
+def _confusion(done: EvaluatedTraining) -> dict[str, str]:
+    given = [each.parameters for rules in done.streams for each in rules if each.rule.name == CONFUSION]
+    return names_of(given[0]) if given else {}
 
 
 def _of_scalars(training: TrainingFiles, names: ScalarNames) -> TrainingDigest:

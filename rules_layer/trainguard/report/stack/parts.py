@@ -56,6 +56,8 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Whether this is the whole of debug-output and of files of scalars instead of a node's day.
     debug_output, scalars : bool
         Whether debug-output is part of it, and whether files of scalars are.
+    confusion : dict of str to str
+        The parameters of Confusion that name labels and predictions.
     scalar_names : dict of str to str
         The patterns of names of scalars that the job's settings replace, by meaning.
     """
@@ -76,6 +78,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tensors: bool = False
     debug_output: bool = True
     scalars: bool = False
+    confusion: dict[str, str] = msgspec.field(default_factory=dict)
     scalar_names: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import StateGoneError, UnknownJobError
@@ -18,6 +19,7 @@ from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.stack.keys import FEWEST_NODES, DayLists, Listing
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
+from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.stores import Jobs, NodeStates
 from trainguard.tensors.debug.keys import ALL_WORKERS
 from trainguard.timeline.axis import axis_for
@@ -97,9 +99,8 @@ class ReportPlanner:
             return PlannedReport(job.bucket, place.items, 0, (), more=True, listing=left)
         tensors, scalars = has_steps(opened, TRAINING), has_steps(opened, SCALARS)
         if tensors or scalars:
-            item = training_item(job, run, until=until)
-            names = dict(scalar_names(rules).replaced)
-            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars, scalar_names=names))
+            item = training_item(job, rules, run, until=until)
+            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars))
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -169,8 +170,9 @@ def has_steps(streams: JobStreams, name: str) -> bool:
     return any(key.stream == name and stream.state.steps for key, stream in of_steps.items())
 
 
-def training_item(job: JobRecord, run: str, *, until: float) -> DigestItem:
+def training_item(job: JobRecord, rules: RulePlan, run: str, *, until: float) -> DigestItem:
     """Return the item of a job's debug-output and files of scalars, which has no axis of time."""
+    confusion = rules.parameters.get(CONFUSION)
     none = TimeAxis(start=0.0, bucket_s=1.0, buckets=0)
     return DigestItem(
         job=job.job,
@@ -182,6 +184,8 @@ def training_item(job: JobRecord, run: str, *, until: float) -> DigestItem:
         axis=none,
         until=until,
         tensors=True,
+        confusion={} if confusion is None else names_of(confusion.in_force()),
+        scalar_names=dict(scalar_names(rules).replaced),
     )
 
 

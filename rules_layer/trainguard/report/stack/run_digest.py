@@ -56,7 +56,7 @@ class RunDigester:
     def _read_tensors(self, item: DigestItem, part: RunPart) -> RunPart:
         files = run_files(self._objects, item.bucket, ProfileRoot.of_job(item.prefix, item.job))
         try:
-            return read_on(files, item.job, part, has_time=self._has_time)
+            return read_on(files, item.job, part, confusion=item.confusion, has_time=self._has_time)
         except RunMissingError as fault:
             part.digest.note_unread(fault)
             part.done = True

@@ -1,6 +1,6 @@
 """What a report shows of a run's tensors, folded from one complete step after another into a bounded size."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -9,7 +9,7 @@ from trainguard.report.training.budget import ReadBudget
 from trainguard.report.training.heat_map import LONGEST_NAME, leave_out
 from trainguard.report.training.layers import Layers
 from trainguard.report.training.objective import Objective
-from trainguard.report.training.predictions import Predictions
+from trainguard.report.training.predictions import DEFAULT_NAMES, Predictions
 from trainguard.report.training.series import Kind, Series
 from trainguard.report.training.xgboost import Model, has_importance, is_of_xgboost
 from trainguard.rules.training.folds import mean
@@ -81,13 +81,22 @@ class Digester:
     digest : TrainingDigest or None
     wanted : collection of str
         Tensors that are to be shown where there is not room for all: those that rules have named.
+    confusion : mapping of str to str
+        Parameters of Confusion that name labels and predictions; those that are not given are the documented ones.
     """
 
-    def __init__(self, digest: TrainingDigest | None = None, *, wanted: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        digest: TrainingDigest | None = None,
+        *,
+        wanted: Collection[str] = (),
+        confusion: Mapping[str, str] | None = None,
+    ) -> None:
         self._digest = TrainingDigest() if digest is None else digest
         self._wanted = frozenset(wanted)
         self._series = {(each.name, each.mode): each for each in self._digest.series}
         self._newest_features: StepView | None = None
+        self._names = {**DEFAULT_NAMES, **(confusion or {})}
 
     def fold(self, step: StepView) -> None:
         """Take in a step, which comes after those before."""
@@ -105,7 +114,7 @@ class Digester:
         if digest.model is not None:
             digest.model.fold(step, digest.budget)
         objective = _PLAIN_OBJECTIVE if digest.model is None else digest.model.shown_objective
-        digest.predictions.fold(step, objective, digest.budget)
+        digest.predictions.fold(step, objective, digest.budget, self._names)
         if has_importance(step):
             self._newest_features = step
 
