@@ -47,7 +47,11 @@ class ReducedStep:
         self.step = self.mode_step = step
         self.at = float(step)
         self.names: Sequence[str] = sorted(saved)
-        self._saved = saved
+        self._saved = {
+            (name, kind.removeprefix("abs_"), kind.startswith("abs_")): value
+            for name, of_tensor in saved.items()
+            for kind, value in of_tensor.items()
+        }
         self._before = before
         self._members = {
             "gradients": frozenset(name for name in saved if name.startswith("gradient/")),
@@ -70,7 +74,7 @@ class ReducedStep:
         raise TensorMissingError(name, self.step)
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
-        return self._saved[name].get(f"abs_{kind}" if absolute else kind)
+        return self._saved.get((name, kind, absolute))
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
         return self._before[:count]
