@@ -59,10 +59,9 @@ class Closeness:
         Raises TensorMissingError where only reductions of it were saved and none of them differs, and as
         `StepView.blocks` does.
         """
-        shapes = one.shape(name), other.shape(name)
-        if None not in shapes and shapes[0] != shapes[1]:
-            return False
         if one.has_value(name) and other.has_value(name):
+            if self._differ_in_shape(one, other, name):
+                return False
             return all(self.arrays(*pair) for pair in paired(one.blocks(name), other.blocks(name)))
         for place, (kind, absolute) in enumerate(self._saved):
             left = one.reduction(name, kind, absolute=absolute)
@@ -71,7 +70,14 @@ class Closeness:
                 # The tensors of a step have the same reductions: what told these apart is asked first of the next.
                 self._saved = (self._saved[place], *self._saved[:place], *self._saved[place + 1 :])
                 return False
+        if self._differ_in_shape(one, other, name):
+            return False
         raise TensorMissingError(name, one.step)
+
+    @staticmethod
+    def _differ_in_shape(one: StepView, other: StepView, name: str) -> bool:
+        shapes = one.shape(name), other.shape(name)
+        return None not in shapes and shapes[0] != shapes[1]
 
     def _numbers(self, one: float, other: float) -> bool:
         """Compare two numbers as ``numpy.allclose`` does."""
