@@ -25,7 +25,7 @@ def rule_fires(judged: EvaluatedJob) -> dict[str, RuleFires]:
     found = {}
     for rule in step_rules(judged.plan):
         states = [_state(stream, rule.name) for stream in family.of_steps.values()]
-        fired = [(each.first, each.begins) for each in states if each is not None and each.first is not None]
+        fired = [(each.first, each.onsets) for each in states if each is not None and each.first is not None]
         if fired:
             first = min((check for check, _ in fired), key=lambda check: check.step)
             begins = {step for check, steps in fired for step in (check.step, *steps)}

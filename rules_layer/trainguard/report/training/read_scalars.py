@@ -61,8 +61,8 @@ def read_scalars_on(
     """
     reader = ScalarFiles(source)
     listed = reader.listed()
-    for name, file in sorted(listed.items())[:MOST_FILES]:
-        part.files.setdefault(name, FileState(file.key.source))
+    for found, file in sorted(listed.items())[:MOST_FILES]:
+        part.files.setdefault(found, FileState(file.key.source))
     part.finished |= part.files.keys() - listed.keys()
     digester = Digester(part.digest)
     while (name := lowest_first(part.unread)) is not None:

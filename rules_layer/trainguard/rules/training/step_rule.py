@@ -103,7 +103,7 @@ class StepState(msgspec.Struct, kw_only=True):
     """What every rule over steps remembers; a rule with a state of its own derives from it.
 
     ``evaluated`` counts steps that could be checked, ``fired`` those that fired, ``first`` is the first of them, and
-    ``steps`` the first hundred; ``begins`` are those after a check that did not fire, 32 at most. ``latest`` is the
+    ``steps`` the first hundred; ``onsets`` are those after a check that did not fire, 32 at most. ``latest`` is the
     newest check, ``firing`` the newest that fired. ``waiting`` counts steps that hold what the rule checks, and that it
     could not compare with earlier ones yet. ``unusable`` counts how often a tensor could not be used, ``unusable_why``
     says why the last one could not. ``left_out`` counts what a rule did not take in because its state is bounded.
@@ -115,7 +115,7 @@ class StepState(msgspec.Struct, kw_only=True):
     firing: Check | None = None
     latest: Check | None = None
     steps: list[int] = msgspec.field(default_factory=list)
-    begins: list[int] = msgspec.field(default_factory=list)
+    onsets: list[int] = msgspec.field(default_factory=list)
     waiting: int = 0
     unusable: int = 0
     unusable_why: str | None = None
@@ -243,8 +243,8 @@ def remember(state: StepState, check: Check) -> None:
     """Count a check, and keep what people ask for: the first fire, the newest, the newest check."""
     state.evaluated += 1
     begins = check.fires and not (state.latest is not None and state.latest.fires)
-    if begins and len(state.begins) < MOST_EPISODES:
-        state.begins.append(check.step)
+    if begins and len(state.onsets) < MOST_EPISODES:
+        state.onsets.append(check.step)
     state.latest = check
     if check.fires:
         state.fired += 1

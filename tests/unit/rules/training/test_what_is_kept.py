@@ -48,7 +48,7 @@ def test_given_a_rule_that_fires_again_and_again_when_observed_then_32_beginning
     for step in range(300):
         run.add(step, {"loss": [np.nan if step % 6 in (2, 3) else 1.0]}, collections={"losses": ["loss"]})
     outcome = observed("ExplodingTensor", run)
-    assert outcome.state.begins == [*range(2, 192, 6)]
+    assert outcome.state.onsets == [*range(2, 192, 6)]
     assert outcome.state.fired == 100
 
 

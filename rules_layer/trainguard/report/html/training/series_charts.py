@@ -58,7 +58,7 @@ def _chart(name: str, held: Sequence[Series], fires: Sequence[FirstFire]) -> Fig
 
 def _lines(fires: Sequence[FirstFire], first: int, last: int) -> list[Line]:
     """Return a line for each step at which a rule began to fire; the first of a rule has its name."""
-    lines = []
+    lines: list[Line] = []
     for each in fires:
         inside = [step for step in each.episodes if first <= step <= last]
         name = each.rule.rpartition("/")[2]
