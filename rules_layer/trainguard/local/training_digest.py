@@ -3,6 +3,8 @@
 from trainguard.engine.family import ObjectSource
 from trainguard.errors import RunMissingError
 from trainguard.families.training.family import TRAINING_HEALTH
+from trainguard.families.training.keys import SCALARS
+from trainguard.families.training.scalar_session import state_of
 from trainguard.local.run_files import TrainingFiles
 from trainguard.local.training import EvaluatedTraining
 from trainguard.report.training.digest import TrainingDigest, joined
@@ -33,7 +35,7 @@ def digest_training(
     TrainingDigest or None
         None of a debug-output without a collections file that can be read, and no scalars beside it.
     """
-    scalars = _of_scalars(training, names) if training.scalars else TrainingDigest()
+    scalars = _of_scalars(training, done, names) if training.scalars else TrainingDigest()
     if not training.tensors:
         return scalars
     files = run_files(training.objects, training.bucket, training.root)
@@ -51,6 +53,12 @@ def _confusion(done: EvaluatedTraining) -> dict[str, str]:
     return names_of(given[0]) if given else {}
 
 
-def _of_scalars(training: TrainingFiles, names: ScalarNames) -> TrainingDigest:
+def _of_scalars(training: TrainingFiles, done: EvaluatedTraining, names: ScalarNames) -> TrainingDigest:
     source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
-    return read_scalars_on(source, ScalarPart(), names).digest
+    until = {
+        name: step
+        for record in done.records
+        if record.key.stream == SCALARS
+        for name, step in state_of(record).other_runs.items()
+    }
+    return read_scalars_on(source, ScalarPart(), names, until=until).digest

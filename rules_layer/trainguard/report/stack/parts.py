@@ -58,6 +58,8 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Whether debug-output is part of it, and whether files of scalars are.
     confusion : dict of str to str
         The parameters of Confusion that name labels and predictions.
+    other_runs : dict of str to int
+        By the name of a file of scalars, the first step from which on its rows are of another run.
     scalar_names : dict of str to str
         The patterns of names of scalars that the job's settings replace, by meaning.
     """
@@ -79,6 +81,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     debug_output: bool = True
     scalars: bool = False
     confusion: dict[str, str] = msgspec.field(default_factory=dict)
+    other_runs: dict[str, int] = msgspec.field(default_factory=dict)
     scalar_names: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

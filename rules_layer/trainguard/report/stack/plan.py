@@ -13,6 +13,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
 from trainguard.families.training.keys import SCALARS, TRAINING
 from trainguard.families.training.naming import scalar_names
+from trainguard.families.training.scalar_stream import ScalarState
 from trainguard.families.training.streams import TrainingStreams
 from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.ports import ReportObjects
@@ -100,7 +101,8 @@ class ReportPlanner:
         tensors, scalars = has_steps(opened, TRAINING), has_steps(opened, SCALARS)
         if tensors or scalars:
             item = training_item(job, rules, run, until=until)
-            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars))
+            runs = other_runs(opened)
+            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars, other_runs=runs))
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -168,6 +170,14 @@ def has_steps(streams: JobStreams, name: str) -> bool:
     family = streams.families.get(TRAINING)
     of_steps = family.of_steps if isinstance(family, TrainingStreams) else {}
     return any(key.stream == name and stream.state.steps for key, stream in of_steps.items())
+
+
+def other_runs(streams: JobStreams) -> dict[str, int]:
+    """Return by the name of a file of scalars from which step on its rows are of another run."""
+    family = streams.families.get(TRAINING)
+    of_steps = family.of_steps.values() if isinstance(family, TrainingStreams) else ()
+    states = [stream.state for stream in of_steps if isinstance(stream.state, ScalarState)]
+    return {name: step for state in states for name, step in state.other_runs.items()}
 
 
 def training_item(job: JobRecord, rules: RulePlan, run: str, *, until: float) -> DigestItem:

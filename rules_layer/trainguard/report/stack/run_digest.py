@@ -66,7 +66,9 @@ class RunDigester:
         root = ProfileRoot.of_job(item.prefix, item.job)
         source = ObjectSource(self._objects, item.bucket, root, TRAINING_HEALTH.object_cap_bytes)
         before, names = decode_scalars(part.scalars, item.place.training), ScalarNames(item.scalar_names)
-        part.scalars = encode_scalars(read_scalars_on(source, before, names, has_time=self._has_time))
+        part.scalars = encode_scalars(
+            read_scalars_on(source, before, names, until=item.other_runs, has_time=self._has_time)
+        )
 
     def _before(self, item: DigestItem) -> RunPart:
         """Return what invocations before have left; an empty part at the beginning, or where it cannot be read."""

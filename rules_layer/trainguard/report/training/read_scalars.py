@@ -3,7 +3,8 @@
 Of the sources, the one that is least far is read next. So few steps wait for the others, whatever the sizes of files.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -46,7 +47,12 @@ class ScalarPart(msgspec.Struct, kw_only=True):
 
 
 def read_scalars_on(
-    source: ObjectSource, part: ScalarPart, names: ScalarNames, *, has_time: Callable[[], bool] = lambda: True
+    source: ObjectSource,
+    part: ScalarPart,
+    names: ScalarNames,
+    *,
+    until: Mapping[str, int] | None = None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> ScalarPart:
     """Fold the steps after those of a part into its digest, from one piece of a file at least.
 
@@ -56,6 +62,8 @@ def read_scalars_on(
     part : ScalarPart
     names : ScalarNames
         What names of scalars mean.
+    until : mapping of str to int or None
+        By the name of a file, the first step from which on its rows are of another run, and left out.
     has_time : callable
         Asked after each piece; False leaves the rest to the next call.
     """
@@ -66,7 +74,7 @@ def read_scalars_on(
     part.finished |= part.files.keys() - listed.keys()
     digester = Digester(part.digest)
     while (name := lowest_first(part.unread)) is not None:
-        _read(reader, listed[name], part, names)
+        _read(reader, listed[name], part, names, (until or {}).get(name, math.inf))
         _fold(part, digester, names)
         if not has_time() and part.unread:
             return part
@@ -76,7 +84,7 @@ def read_scalars_on(
     return part
 
 
-def _read(reader: ScalarFiles, file: ListedFile, part: ScalarPart, names: ScalarNames) -> None:
+def _read(reader: ScalarFiles, file: ListedFile, part: ScalarPart, names: ScalarNames, until: float) -> None:
     """Take in the next piece of a file; one that cannot be read further is finished, and counted."""
     name = file.key.name
     known = part.files[name]
@@ -90,8 +98,9 @@ def _read(reader: ScalarFiles, file: ListedFile, part: ScalarPart, names: Scalar
         if all(other in part.finished for other, each in part.files.items() if each.source == known.source):
             part.held += part.rows.finish(known.source)
         return
-    for step, at, values in piece.recordings:
-        part.held += part.rows.add(known.source, step, at, values, names, folder=file.key.file.folder)
+    for each in piece.recordings:
+        if each.step < until:
+            part.held += part.rows.add(known.source, each, names, folder=file.key.file.folder)
     known.taken = piece.taken
 
 
