@@ -66,6 +66,8 @@ def cost_sentence(judged: EvaluatedJob, root: RankedFinding | None, share: float
     bill = judged.account.bill()
     if root is None:
         return _without_finding(bill, judged, rules)
+    if share is None and not judged.profiled:
+        return f"It is a risk; without a profile TrainGuard cannot say what it costs; {_spent(bill, judged)}."
     if share is None:
         nothing = "It cost nothing" if judged.ended else "Leaving it has cost nothing yet"
         return f"{nothing} that the profile shows, but it is a risk; {_spent(bill, judged)}."
@@ -97,6 +99,8 @@ def _all_have_gpus(judged: EvaluatedJob) -> bool:
 
 def _without_finding(bill: Bill | Unpriced, judged: EvaluatedJob, rules: Judged) -> str:
     spent = _spent(bill, judged)
+    if rules.judged and not judged.profiled:
+        return f"Without a profile TrainGuard cannot say what was wasted; {spent}."
     if not rules.judged:
         return f"The waste is unknown; {spent}."
     if rules.complete:
