@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Optional
 
 from trainguard_collector.autostart import MARK, command_line
-from trainguard_collector.names import identify, is_first_process_of_node, launched_at
+from trainguard_collector.names import identify, is_first_process_of_node, launched_by
 from trainguard_collector.settings import read_settings
 from trainguard_collector.spawn import end, say, spawn
 from trainguard_collector.torchrun import with_torchrun
@@ -58,7 +58,7 @@ def _start(output: Optional[str], interval_ms: Optional[int], job: Optional[str]
     known = with_torchrun(os.environ, command_line())
     environment = {**known, "TRAINGUARD_JOB": job} if job else known
     settings = read_settings(
-        environment, identify(environment, now=launched_at(environment)), output=output, interval_ms=interval_ms
+        environment, identify(environment, launcher=launched_by(environment)), output=output, interval_ms=interval_ms
     )
     if settings is None:
         return False

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from typing import Optional
 
-from trainguard_collector.names import identify, launched_at
+from trainguard_collector.names import identify, launched_by
 from trainguard_collector.session import start
 from trainguard_collector.settings import Settings, read_settings
 from trainguard_collector.spawn import NODE_SETTINGS
@@ -24,7 +24,7 @@ def recording_settings(output: Optional[str], job: Optional[str], *, with_sample
     if given is not None and output in (None, given.output) and job in (None, given.identity.job):
         return given
     environment = {**os.environ, "TRAINGUARD_JOB": job} if job else dict(os.environ)
-    return read_settings(environment, identify(environment, now=launched_at(environment)), output=output)
+    return read_settings(environment, identify(environment, launcher=launched_by(environment)), output=output)
 
 
 def _given(environment: Mapping[str, str]) -> Optional[Settings]:
