@@ -13,7 +13,7 @@ from typing import Any, Optional
 from trainguard_collector.accelerators import Accelerators
 from trainguard_collector.cgroup import Cgroup
 from trainguard_collector.clock import Clock, next_tick
-from trainguard_collector.ending import current_job_file, end_job, job_file, status_object
+from trainguard_collector.ending import begin_job, end_job, status_object
 from trainguard_collector.host import Host
 from trainguard_collector.layout import job_file_key, status_key
 from trainguard_collector.lines import encode
@@ -86,7 +86,7 @@ class Sampler:
         )
         self._host = Host(Cgroup(settings.cgroup, settings.procfs), settings.procfs)
         self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0)
-        self._started_at = clock.now()
+        self._started_at = clock.now() if settings.began_at is None else settings.began_at
         self._slow_at = self._status_at = 0.0
         self._minute: Optional[int] = None
         self._missed = 0
@@ -114,8 +114,7 @@ class Sampler:
         self._finish()
 
     def _job_file(self, place: Place) -> bytes:
-        existing = current_job_file(place, self._settings)
-        return job_file(self._settings, self._started_at, "InProgress", existing=existing)
+        return begin_job(place, self._settings, self._started_at)
 
     def _sample(self) -> None:
         at, steady = self._clock.now(), self._clock.monotonic()

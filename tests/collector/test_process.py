@@ -1,5 +1,6 @@
 """The collector as a process beside a command: exit codes, signals, and every way to be killed."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -92,9 +93,15 @@ def test_given_an_output_that_cannot_be_written_when_wrapped_then_the_command_ru
 def test_given_a_sampler_that_is_killed_when_wrapped_then_it_is_reaped_and_started_again(runs: Runs) -> None:
     process = runs.wrap("bash", "-c", "sleep 60")
     first = runs.sampler(process)
+    job_file = runs.output / "run-1/job.json"
+    until(job_file.exists)
+    began = json.loads(job_file.read_bytes())["started_at"]
+    job_file.unlink()
     first.kill()
     until(lambda: not first.is_running())
     assert is_running(runs.sampler(process))
+    until(job_file.exists)
+    assert json.loads(job_file.read_bytes())["started_at"] == began
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == -signal.SIGTERM
