@@ -1,4 +1,4 @@
-"""Which status objects are of this attempt at a job: what an earlier one left, and a node that was replaced, are not."""
+"""Which status objects are of this attempt at a job, and not of an earlier one or of a node that was replaced."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional

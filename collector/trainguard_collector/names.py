@@ -19,7 +19,6 @@ _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 """What Kubernetes appends to the name of a pod that it makes by itself: five of the characters that it draws from."""
 
 
-
 @dataclass(frozen=True)
 class Identity:
     """Who writes: ``index`` is the node's number from 0 where it is known, and ``nodes`` how many the job has.

@@ -95,8 +95,8 @@ class DynamoJobs:
         """Write status, secondary status, size, times, active, closing, its asks, file_fault and expires_at.
 
         Nothing of it is written when the stored status is final and the new one is not, unless the job was started
-        after its stored end; or when the item has come to have another ARN. Times and a size that are None leave what is stored: what SageMaker once knew does not become
-        unknown.
+        after its stored end; or when the item has come to have another ARN. Times and a size that are None leave what
+        is stored: what SageMaker once knew does not become unknown.
         """
         record = stored_job(record)
         columns: dict[str, AttributeValue | None] = {
