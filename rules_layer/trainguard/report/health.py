@@ -49,7 +49,8 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: RankedFinding | None) -
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
         parts = [found, *([use] if use else []), *([left.sentence] if left else []), *_paused(judged)]
         return Health("unknown", f"{'; '.join(parts)}.")
-    why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
+    lacks = "its GPUs are partitioned (MIG)" if judged.mig_instances else "it has no GPUs that wrote metrics"
+    why = "" if judged.gpus else f", as {lacks}"
     others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
     if left is not None:

@@ -19,6 +19,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.units import counted
+from trainguard.rules.warm_up import no_gpu_reason
 
 CLEAR_AFTER_S = 1_800.0
 NOT_COLLECTED = (
@@ -86,7 +87,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
         if not state.gpus:
             if not view.gpu_names:
-                return RuleResult(Status.NOT_APPLICABLE, f"{view.node} has no GPU.")
+                return RuleResult(Status.NOT_APPLICABLE, no_gpu_reason(view))
             return RuleResult(Status.NOT_APPLICABLE, f"{view.node} {NOT_COLLECTED}", details=output.NO_DETAILS)
         needed = min(parameters.loaded_minutes, KEPT_MINUTES)
         problems = output.problems_of(

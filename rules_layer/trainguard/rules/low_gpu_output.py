@@ -215,6 +215,8 @@ def clause_of(result: RuleResult, _: int) -> str:
     node = "a node" if result.worst is None else result.worst.partition("/")[0]
     if result.idle_node is not None:
         return _idle_clause(result, node)
+    if result.measure == SM_P95 and ".mig" in (result.worst or ""):
+        return f"instances of the partitioned GPUs of {node} were hardly used"
     if result.measure == SM_P95:
         return f"the GPUs of {node} looked busy and used little of themselves"
     if result.measure == PAUSED:

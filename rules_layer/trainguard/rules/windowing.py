@@ -16,6 +16,7 @@ from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, Rule
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import points_in
+from trainguard.rules.warm_up import no_gpu_reason
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 MIN_SAMPLED_SHARE = 0.25
@@ -100,7 +101,7 @@ class SampledRule(SystemRule[P, S], Generic[P, S]):
 
     def unfit(self, view: NodeView) -> str | None:
         """Say why the rule cannot judge the node's GPUs; None where it can."""
-        return None if view.gpu_names else f"{view.node} has no GPU."
+        return None if view.gpu_names else no_gpu_reason(view)
 
     @abstractmethod
     def judge_samples(self, state: S, view: NodeView, parameters: P) -> RuleResult:
