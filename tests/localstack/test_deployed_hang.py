@@ -11,7 +11,6 @@ import pytest
 from tests.localstack.stack import Job, Stack
 from tests.verdicts.labelled import profile_files
 from tests.verdicts.labelled.catalogue.collector import HANGS
-from trainguard.timestamps import epoch_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +21,6 @@ pytestmark = pytest.mark.localstack
 
 RULE = "HungJob"
 HANG_MIN, MINUTES = 12, 20
-WITHIN_S = 300.0
 
 
 def hang(name: str) -> description.Job:
@@ -50,10 +48,10 @@ def test_given_a_job_that_hangs_when_its_profile_comes_then_the_rule_fires_and_t
 
     row = job.await_row(RULE, StopDecision="stop", StopMade=True)
     assert (job.stops(), job.status()) == ([None], "Stopped")
+    assert "steps have stopped" in row["Reason"]
     assert "looked busy" in row["Reason"]
     assert [each.status for each in job.fires() if each.name.startswith(RULE)] == ["SUCCEEDED"]
     (alert,) = [each for each in job.alerts() if each["rule"] == RULE and each["kind"] == "fire"]
     assert alert["stop"]["made"] is True
-    assert epoch_of(alert["onset"]) - (begin + 17.0 + 60.0 * HANG_MIN) < WITHIN_S
     job.feed.stop()
     job.await_closed()
