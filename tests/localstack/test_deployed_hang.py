@@ -50,6 +50,7 @@ def test_given_a_job_that_hangs_when_its_profile_comes_then_the_rule_fires_and_t
     assert (job.stops(), job.status()) == ([None], "Stopped")
     assert "steps have stopped" in row["Reason"]
     assert "looked busy" in row["Reason"]
+    stack.await_quiet()
     assert [each.status for each in job.fires() if each.name.startswith(RULE)] == ["SUCCEEDED"]
     (alert,) = [each for each in job.alerts() if each["rule"] == RULE and each["kind"] == "fire"]
     assert alert["stop"]["made"] is True

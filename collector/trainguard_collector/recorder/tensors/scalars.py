@@ -48,9 +48,10 @@ class ScalarRecorder:
     def close(self) -> None:
         """Hand over what is left, and take part in no further step."""
         recorder = self._recorder
-        for acts, act in ((recorder.at_begin, self._begin), (recorder.at_end, self._end)):
-            if act in acts:
-                acts.remove(act)
+        if self._begin in recorder.at_begin:
+            recorder.at_begin.remove(self._begin)
+        if self._end in recorder.at_end:
+            recorder.at_end.remove(self._end)
         self._send(is_last=True)
 
     def _begin(self, numbers: "StepNumbers") -> None:
