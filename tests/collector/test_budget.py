@@ -49,8 +49,14 @@ def test_given_spools_of_several_jobs_when_there_is_no_room_then_the_oldest_file
 def test_given_a_limit_when_snapshots_are_added_then_files_are_counted_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool, looks = Spool(tmp_path / "a.n", 10_000_000), []
-    monkeypatch.setattr(Budget, "_files", lambda budget: looks.append(budget) or [])
+    spool = Spool(tmp_path / "a.n", 10_000_000)
+    looks: list[Budget] = []
+
+    def count(budget: Budget) -> list[object]:
+        looks.append(budget)
+        return []
+
+    monkeypatch.setattr(Budget, "_files", count)
     for _ in range(50):
         spool.add(MINUTE, b"{}\n")
     assert len(looks) == 1
