@@ -43,8 +43,8 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.units import points_in
-from trainguard.rules.warm_up import never_collected, no_gpu_reason, warming_up
-from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
+from trainguard.rules.warm_up import never_collected, warming_up
+from trainguard.rules.windowing import WindowedRule, WindowParameters, no_utilization, sampled_enough
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 LOADED_PERCENT = 20.0
@@ -138,7 +138,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         if state.in_use:
             return judge_use(state.in_use, view, parameters.increase)
         if not view.gpu_names:
-            reason = f"{no_gpu_reason(view)} Memory in use of the instances was not collected."
+            reason = f"{no_utilization(view)} Memory in use of the instances was not collected."
             return RuleResult(Status.NOT_APPLICABLE, reason)
         window = self.window_points(parameters, view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)

@@ -35,8 +35,8 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import points_in
-from trainguard.rules.warm_up import no_gpu_reason, warming_up
-from trainguard.rules.windowing import PatienceParameters, SampledRule
+from trainguard.rules.warm_up import warming_up
+from trainguard.rules.windowing import PatienceParameters, SampledRule, no_utilization
 from trainguard.telemetry.snapshots import BoolArray, IntArray
 
 MIN_POINTS, MIN_POINTS_S = 500, 250.0
@@ -120,7 +120,7 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         if len(view.gpu_names) > 1:
             return None
         if view.mig_names and not view.gpu_names:
-            return no_gpu_reason(view)
+            return no_utilization(view)
         return f"{view.node} has {'only one GPU' if view.gpu_names else 'no GPU'}, and so none to compare."
 
     def judge_samples(self, state: BalanceWindow, view: NodeView, parameters: LoadBalancingParameters) -> RuleResult:
@@ -186,7 +186,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         ]
         parted = [each.system for each in view.nodes.values() if each.system is not None and each.system.mig_names]
         if parted and not loads:
-            return RuleResult(Status.NOT_APPLICABLE, no_gpu_reason(parted[0]))
+            return RuleResult(Status.NOT_APPLICABLE, no_utilization(parted[0]))
         if len(loads) <= 1:
             count = "only one node with GPUs" if loads else "no node with GPUs"
             return RuleResult(Status.NOT_APPLICABLE, f"the job has {count}, and so none to compare.")

@@ -16,7 +16,7 @@ from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import counted, show_duration, show_percent
-from trainguard.rules.warm_up import no_gpu_reason
+from trainguard.rules.windowing import no_utilization
 from trainguard.telemetry import devices as names
 
 USED_PERCENT = 1.0
@@ -66,7 +66,7 @@ def judge_instances(
     An instance fires that was low in every minute for ``lasting_s`` seconds; for 20 minutes where none was used.
     """
     if not instances:
-        reason = f"{no_gpu_reason(view)} SM activity of the instances, which stands in for it, was not collected."
+        reason = f"{no_utilization(view)} SM activity of the instances, which stands in for it, was not collected."
         return RuleResult(Status.NOT_APPLICABLE, reason)
     used = {name: held for name, held in instances.items() if held.used}
     judged = used or instances

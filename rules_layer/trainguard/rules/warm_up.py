@@ -27,13 +27,6 @@ def warming_up(
     )
 
 
-def no_gpu_reason(view: NodeView) -> str:
-    """Why there is no utilization of a node: it has no GPU, or only partitioned ones."""
-    if view.mig_names:
-        return f"the GPUs of {view.node} are partitioned (MIG), so utilization is not measured."
-    return f"{view.node} has no GPU."
-
-
 def never_active_reason(view: NodeView) -> str:
     """Why there is no verdict on a node that had not worked before its watermark, or before its stream ended."""
     if view.ever_active.any():

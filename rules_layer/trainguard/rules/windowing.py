@@ -16,7 +16,6 @@ from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, Rule
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import points_in
-from trainguard.rules.warm_up import no_gpu_reason
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 MIN_SAMPLED_SHARE = 0.25
@@ -101,7 +100,7 @@ class SampledRule(SystemRule[P, S], Generic[P, S]):
 
     def unfit(self, view: NodeView) -> str | None:
         """Say why the rule cannot judge the node's GPUs; None where it can."""
-        return None if view.gpu_names else no_gpu_reason(view)
+        return None if view.gpu_names else no_utilization(view)
 
     @abstractmethod
     def judge_samples(self, state: S, view: NodeView, parameters: P) -> RuleResult:
@@ -136,6 +135,13 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
     def clear_after_s(self, parameters: W, interval_s: float) -> float:
         """Three windows."""
         return 3.0 * self.window_points(parameters, interval_s) * interval_s
+
+
+def no_utilization(view: NodeView) -> str:
+    """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
+    if view.mig_names:
+        return f"the GPUs of {view.node} are partitioned (MIG), so utilization is not measured."
+    return f"no utilization of GPUs was recorded on {view.node}: it has none, or they were not measured."
 
 
 def sampled_enough(window: FloatArray, least: int = MIN_WINDOW_POINTS) -> BoolArray:
