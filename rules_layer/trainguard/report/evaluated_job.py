@@ -75,6 +75,11 @@ class EvaluatedJob:
         return sum(len(stream.state.gpu_names) for stream in self.profiler.system.values())
 
     @property
+    def mig_instances(self) -> int:
+        """How many instances of partitioned GPUs wrote metrics, all nodes together."""
+        return sum(len(stream.state.mig_names) for stream in self.profiler.system.values())
+
+    @property
     def interval_s(self) -> float:
         """The longest sampling interval of a node, seconds."""
         known = [each.interval_s for each in self.profiler.system.values() if each.state.interval_s is not None]

@@ -73,7 +73,8 @@ def _not_applicable(judged: EvaluatedJob, rules: Judged) -> str:
     others = [rule for rule in rules.not_applicable if spec_of(rule).family != TRAINING]
     parts = []
     if others:
-        why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
+        lacks = "its GPUs are partitioned (MIG)" if judged.mig_instances else "it has no GPUs that wrote metrics"
+        why = "" if judged.gpus else f", as {lacks}"
         parts.append(f"{_rules(others, 'does', 'do')} not apply{why if judged.profiled else ', without a profile'}")
     if training:
         checked = "it checks" if len(training) == 1 else "they check"

@@ -44,7 +44,7 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, warming_up
-from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
+from trainguard.rules.windowing import WindowedRule, WindowParameters, no_utilization, sampled_enough
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 LOADED_PERCENT = 20.0
@@ -129,10 +129,17 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             times = view.kept_times[_held(view, state.begin, window)]
             state.note_jumps(increases, float(times[0]) if times.size else view.watermark_s or 0.0)
 
+    def unfit(self, view: NodeView) -> str | None:
+        """Say that there is neither a GPU nor an instance of one."""
+        return None if view.mig_names else super().unfit(view)
+
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         """Say FIRED while the newest window is part of a jump, or the floors rise."""
         if state.in_use:
             return judge_use(state.in_use, view, parameters.increase)
+        if not view.gpu_names:
+            reason = f"{no_utilization(view)} Memory in use of the instances was not collected."
+            return RuleResult(Status.NOT_APPLICABLE, reason)
         window = self.window_points(parameters, view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:

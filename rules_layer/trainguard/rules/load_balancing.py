@@ -36,7 +36,7 @@ from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import warming_up
-from trainguard.rules.windowing import PatienceParameters, SampledRule
+from trainguard.rules.windowing import PatienceParameters, SampledRule, no_utilization
 from trainguard.telemetry.snapshots import BoolArray, IntArray
 
 MIN_POINTS, MIN_POINTS_S = 500, 250.0
@@ -119,6 +119,8 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         """Say that a GPU alone has none to be compared with."""
         if len(view.gpu_names) > 1:
             return None
+        if view.mig_names and not view.gpu_names:
+            return no_utilization(view)
         return f"{view.node} has {'only one GPU' if view.gpu_names else 'no GPU'}, and so none to compare."
 
     def judge_samples(self, state: BalanceWindow, view: NodeView, parameters: LoadBalancingParameters) -> RuleResult:
@@ -182,6 +184,9 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             for facts in view.nodes.values()
             if facts.system is not None and facts.system.gpu_names
         ]
+        parted = [each.system for each in view.nodes.values() if each.system is not None and each.system.mig_names]
+        if parted and not loads:
+            return RuleResult(Status.NOT_APPLICABLE, no_utilization(parted[0]))
         if len(loads) <= 1:
             count = "only one node with GPUs" if loads else "no node with GPUs"
             return RuleResult(Status.NOT_APPLICABLE, f"the job has {count}, and so none to compare.")

@@ -242,6 +242,8 @@ def clause_of(result: RuleResult, _: int) -> str:
         return _idle_clause(result, node)
     if result.measure == WEAK_MEAN:
         return f"the GPUs of {node} were hardly used"
+    if result.measure == SM_P95 and ".mig" in (result.worst or ""):
+        return f"instances of the partitioned GPUs of {node} were hardly used"
     if result.measure in {SM_P95, TENSOR_P95}:
         return f"the GPUs of {node} looked busy and used little of themselves"
     if result.measure == PAUSED:

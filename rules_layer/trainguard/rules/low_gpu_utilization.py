@@ -19,6 +19,7 @@ from trainguard.rules.low_gpu_activity import BusyMinutes, activity_note, fold_a
 from trainguard.rules.low_gpu_held import Held, HeldMemory, fold_held, held_while_idle
 from trainguard.rules.low_gpu_held_output import HELD_TIME
 from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, idleness_of
+from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances, judge_instances
 from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN, Kind, LowGpuDetails, Usage
 from trainguard.rules.low_gpu_pauses import regular_breaks
 from trainguard.rules.low_gpu_results import judge_breaks, judge_hollow, judge_idle, judge_weak
@@ -144,7 +145,7 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
     where it had too little to do, and what its dips cost where it fluctuated. ``activity`` is of the GPUs whose SM
     activity, or that of tensor cores and memory, is collected, ``held`` of those whose memory in use is, ``signs`` of
-    those whose SM activity or power is.
+    those whose SM activity or power is, ``instances`` of those of partitioned GPUs.
     """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
@@ -154,6 +155,7 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     activity: dict[str, BusyMinutes] = msgspec.field(default_factory=dict)
     held: dict[str, HeldMemory] = msgspec.field(default_factory=dict)
     signs: dict[str, GpuSigns] = msgspec.field(default_factory=dict)
+    instances: dict[str, InstanceMinutes] = msgspec.field(default_factory=dict)
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -169,6 +171,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         """Evaluate every GPU once: a streak goes on while the kind stays the same, and ends at any other answer."""
         view = minute.view
         fold_activity(state.activity, minute, parameters.threshold_sm, parameters.threshold_p95)
+        fold_instances(state.instances, minute, parameters.threshold_sm)
         fold_held(state.held, minute, parameters.threshold_memory)
         fold_signs(state.signs, minute)
         streaks = {}
@@ -203,6 +206,20 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
     ) -> RuleResult:
         """Say FIRED for a streak over two windows that costs enough, or for a node idle for 20 minutes."""
+        instances = judge_instances(state.instances, view, parameters.threshold_sm, self._lasting_s(parameters, view))
+        if not view.gpu_names:
+            return instances
+        found = self._judge_gpus(state, view, parameters)
+        fires_alone = instances.status is Status.FIRED and found.status is not Status.FIRED
+        return instances if view.mig_names and fires_alone else found
+
+    def unfit(self, view: NodeView) -> str | None:
+        """Say that there is neither a GPU nor an instance of one."""
+        return None if view.mig_names else super().unfit(view)
+
+    def _judge_gpus(
+        self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
+    ) -> RuleResult:
         usages = self._usages(view, parameters)
         details = output.details_of(view, usages) if view.detailed else None
         idleness = idleness_of(view)

@@ -105,11 +105,15 @@ class UseRise:
 
 
 def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
-    """Add the minute to every device whose memory in use, and in all, is known, after start-up."""
-    if not minute.started.any():
-        return
+    """Add the minute to every device whose memory in use, and in all, is known, after start-up.
+
+    Whether an instance of a partitioned GPU works is not known: it counts from its first minute on.
+    """
+    has_started = bool(minute.started.any())
     totals = minute.devices.of(names.MEMORY_TOTAL)
     for device, used in minute.devices.of(names.MEMORY_USED).items():
+        if not (has_started or device in minute.view.mig_names):
+            continue
         use = in_use.get(device)
         if use is None:
             total = totals[device].last if device in totals else 0.0

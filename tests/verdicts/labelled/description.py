@@ -154,6 +154,8 @@ class Collected:
         What is added to it; points are gigabytes.
     readings : tuple of Reading
         What is not as on a healthy GPU.
+    mig : bool
+        Each GPU is partitioned: it has no utilization, and one instance with its memory and its SM activity.
     """
 
     idle_w: float = 70.0
@@ -162,6 +164,7 @@ class Collected:
     used_gb: float = 48.0
     held: tuple[Growth, ...] = ()
     readings: tuple[Reading, ...] = ()
+    mig: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

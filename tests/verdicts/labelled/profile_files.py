@@ -59,7 +59,8 @@ def _write_system(job: Job, node: int, profile: Path) -> None:
     if job.flaws.clock_jump is not None:
         minute, jump_s = job.flaws.clock_jump
         clock = np.where(counters.at_s >= 60.0 * minute, clock + jump_s, clock)
-    groups = _groups(counters, f"algo-{node}", rng)
+    has_utilization = job.collected is None or not job.collected.mig
+    groups = _groups(counters, f"algo-{node}", rng, has_utilization=has_utilization)
     minutes: dict[int, list[str]] = {}
     for begin in range(0, clock.size, CHUNK):
         part = slice(begin, begin + CHUNK)
@@ -96,7 +97,7 @@ def _append_further(
             lines.append((text % value).replace("@", f"{read_at:.6f}"))
 
 
-def _groups(counters: NodeCounters, node: str, rng: Generator) -> dict[str, Lines]:
+def _groups(counters: NodeCounters, node: str, rng: Generator, *, has_utilization: bool) -> dict[str, Lines]:
     """Return each group's lines, with places for values and an @ for the time, and its values float64[T, series]."""
     cores, gpus = counters.cores.shape[1], counters.gpus.shape[1]
     size = counters.at_s.size
@@ -116,7 +117,7 @@ def _groups(counters: NodeCounters, node: str, rng: Generator) -> dict[str, Line
         "i/o": (_text("i/o", [(name, "") for name in _DISK], node), disk),
         "network": (_text("network", _NETWORK, node), traffic),
     }
-    if gpus:
+    if gpus and has_utilization:
         lines = [(name, "GPUUtilization") for name in devices] + [(name, "GPUMemoryUtilization") for name in devices]
         found["gpu"] = (_text("gpu", lines, node), np.concatenate([counters.gpus, counters.memory], axis=1))
     return found
