@@ -111,9 +111,10 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         view = minute.view
         if minute.fresh:
             fresh = slice(len(view.kept_times) - minute.fresh, None)
-            state.add(view.kept_times[fresh], view.kept_gpu_utilization[fresh])
+            times, utilization = view.kept_times[fresh], view.kept_gpu_utilization[fresh]
+            state.add(times, utilization)
             if view.kept_total >= parameters.patience_points(view.interval_s):
-                state.note(state.gaps(view.interval_s), minute.fresh)
+                state.note(state.gaps(view.interval_s), times, utilization)
 
     def unfit(self, view: NodeView) -> str | None:
         """Say that a GPU alone has none to be compared with."""
@@ -147,6 +148,7 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
             worst, busiest = view.gpu_names[gaps.worst], view.gpu_names[gaps.busiest]
             behind = Behind(f"{worst} of {view.node}", busiest, gaps, view.node)
             result = replace(_result_of_gap(behind, wasted), affected_share=_share_seen(state) if by_gap else None)
+            result = replace(result, until=gaps.over if by_gap else None)
         else:
             row, column = compared.worst(apart)
             worst = names[row]
@@ -211,6 +213,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             worst=worst,
             data_points=points,
             onset=onset,
+            until=gaps.over if by_gap else None,
             gpus=_gpus_of([windows[index] for index in np.flatnonzero(gaps.apart).tolist()]) if by_gap else (),
             details=BalanceDetails() if found is None else found.details,
         )
