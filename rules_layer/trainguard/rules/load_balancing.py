@@ -147,7 +147,9 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         if compared is None or apart is None or (by_gap and not apart.any()):
             worst, busiest = view.gpu_names[gaps.worst], view.gpu_names[gaps.busiest]
             behind = Behind(f"{worst} of {view.node}", busiest, gaps, view.node)
-            result = replace(_result_of_gap(behind, wasted), affected_share=_share_seen(state) if by_gap else None)
+            result = replace(
+                _result_of_gap(behind, wasted, view.watermark_s), affected_share=_share_seen(state) if by_gap else None
+            )
             result = replace(result, until=gaps.over if by_gap else None)
         else:
             row, column = compared.worst(apart)
@@ -207,7 +209,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         worst, busiest = names[gaps.worst], names[gaps.busiest]
         wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
         remedy = f"look at what is different on {worst}: {output.REMEDY_OF_NODES}"
-        result = _result_of_gap(Behind(worst, busiest, gaps, "the job", remedy), wasted)
+        result = _result_of_gap(Behind(worst, busiest, gaps, output.THE_JOB, remedy), wasted, _watermark_of(windows))
         return replace(
             result,
             worst=worst,
@@ -228,7 +230,7 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
     row, column = compared.worst(apart)
     rest = names[1 - row] if len(names) == 2 else f"the other {len(names) - 1} nodes together"
     pair = replace(
-        _pair(compared, row, column, (names[row], rest), "the job"),
+        _pair(compared, row, column, (names[row], rest), output.THE_JOB),
         remedy=f"look at what is different on {names[row]}: {output.REMEDY_OF_NODES}",
     )
     result = _result(compared, apart, (row, column), pair, _wasted_share(judged, compared, view), parameters)
@@ -254,6 +256,11 @@ def _onset_across(gaps: Gaps, windows: "list[_Load]") -> float | None:
         return None
     began = [load.view.first_active_at for load in windows if load.view.first_active_at is not None]
     return max([gaps.since, *([max(began)] if gaps.reaches and began else [])])
+
+
+def _watermark_of(loads: "list[_Load]") -> float | None:
+    """Return up to when the nodes are known, epoch seconds: the newest of their watermarks."""
+    return max((load.view.watermark_s for load in loads if load.view.watermark_s is not None), default=None)
 
 
 def _gpus_of(loads: "list[_Load]") -> tuple[str, ...]:
@@ -358,21 +365,21 @@ def _result(
         f"{reason}.",
         measured=pair.distance,
         threshold=parameters.threshold,
-        advice=output.advice_on(pair, float(compared.idle_share.mean()), wasted),
+        advice=output.advice_on(pair, float(compared.idle_share.mean())),
         affected_share=float(compared.unlike[place]),
         wasted_share=wasted,
     )
 
 
-def _result_of_gap(behind: Behind, wasted: float) -> RuleResult:
+def _result_of_gap(behind: Behind, wasted: float, at: float | None) -> RuleResult:
     """Put the comparison of the window's means into words; ``wasted`` is the share of the paid time that it cost."""
     fired = bool(behind.gaps.apart.any())
     return RuleResult(
         Status.FIRED if fired else Status.OK,
-        f"{output.sentence_of_gap(behind)}.",
+        f"{output.sentence_of_gap(behind, at)}.",
         measured=behind.gap,
         threshold=WIDE_GAP,
         measure=GAP,
-        advice=output.advice_on_gap(behind, wasted) if fired else None,
+        advice=output.advice_on_gap(behind) if fired else None,
         wasted_share=wasted if fired else None,
     )

@@ -185,13 +185,17 @@ def hollow_advice(worst: Hollow, view: NodeView) -> str:
     )
 
 
-def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str = "") -> str:
-    """Say for how long no GPU of a node works; ``kind`` ends the finding's name, ``more`` the sentence."""
+def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str = "", *, past: bool = False) -> str:
+    """Say for how long no GPU of a node works; ``kind`` ends the finding's name, ``more`` the sentence.
+
+    ``past`` says that it is over; of a stream that has ended it is.
+    """
+    verb = "was" if past or view.closed else "has been"
     idle = show_duration(idleness.seconds)
     since = " since its first sample" if idleness.at_start else ""
     reason = {
         "unused": f"no GPU of {view.node} was used in the {idle}{since}",
-        "silent": f"every GPU of {view.node} has been idle for {idle}",
+        "silent": f"every GPU of {view.node} {verb} idle for {idle}",
         "quiet": (
             f"for {idle}{since} no GPU of {view.node} was busier than "
             f"{show_percent(view.idle_time.highest_mean)} on average"
@@ -200,13 +204,15 @@ def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str 
     return f"{FINDINGS[idleness.look]}{kind}: {reason} (allowed {show_duration(IDLE_FINDING_S)}){more}."
 
 
-def idle_advice(idleness: Idleness, view: NodeView) -> str:
-    """Say what to do about a node that idles."""
-    cost = f"{show_duration(idleness.seconds)} were paid for without use."
+def idle_advice(idleness: Idleness, view: NodeView, *, past: bool = False) -> str:
+    """Say what to do about a node that idles; ``past`` says that it works again."""
+    cost, past = f"{show_duration(idleness.seconds)} were paid for without use.", past or view.closed
     if idleness.look == "silent":
-        return f"Check whether the job hangs on {view.node}, and stop it if it does: {cost}"
+        hangs = "Find out what the job waited for, or why it hung," if past else "Check whether the job hangs"
+        return f"{hangs} on {view.node}{'' if past else ', and stop it if it does'}: {cost}"
     if idleness.look == "quiet":
-        return f"Check what the job does on {view.node}, and whether that needs GPUs: {cost}"
+        does, needs = ("did", "needed") if past else ("does", "needs")
+        return f"Check what the job {does} on {view.node}, and whether that {needs} GPUs: {cost}"
     return f"Check that the script places the model on the GPUs of {view.node}: {cost}"
 
 

@@ -47,12 +47,11 @@ def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_na
     )
     assert said.worst == "algo-2"
     assert said.advice is not None
-    assert "look at what is different on algo-2: its share of the data, its network" in said.advice
+    assert "Look at what is different on algo-2: its share of the data, its network" in said.advice
     assert said.plain_details["distances"]["algo-2"] == pytest.approx(MAX_DISTANCE)
     assert said.plain_details["distances"]["algo-3"] < 0.5
     assert said.plain_details["means"] == {"algo-1": 90.0, "algo-2": 30.0, "algo-3": 90.0}
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
-    assert "which cost 22.2 % of the time paid for the job: look at" in said.advice
 
 
 def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_paid_for_too() -> None:
@@ -62,9 +61,7 @@ def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_pa
 
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
     assert said.advice is not None
-    assert said.advice.startswith(
-        "Together they do 33.3 % less than at the pace of the busiest, which cost 22.2 % of the time paid for the job: "
-    )
+    assert said.advice.endswith("At the pace of the busiest, the nodes of the job together would do 50 % more.")
 
 
 def test_given_nodes_whose_gpus_differ_alike_when_compared_then_the_nodes_are_equal() -> None:
@@ -121,7 +118,7 @@ def test_given_a_node_that_falls_behind_late_when_the_last_hour_is_compared_then
     assert said.worst == "algo-2"
     assert said.onset == pytest.approx(BLOCK_S * 2_900_000 + 1_200.0, abs=FINE_S / 2.0)
     assert said.reason == (
-        "over the last 60 min algo-2 is at 63.3 % on average, algo-1 at 90 %: 26.7 percentage points behind the "
+        "over the 60 min to 1970-01-17 15:59 UTC algo-2 is at 63.3 % on average, algo-1 at 90 %: 26.7 percentage points behind the "
         "busiest (threshold 20)."
     )
 

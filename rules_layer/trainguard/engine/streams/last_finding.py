@@ -36,12 +36,13 @@ class LastFinding(msgspec.Struct, array_like=True):
 
     @classmethod
     def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
-        """Keep what matters of a judgement that holds."""
+        """Keep what matters of a judgement that holds, in words that stay true when it does no more."""
+        reason, advice = result.kept_texts
         return cls(
             at=at,
             since_s=at - began_at,
-            reason=result.reason[:TEXT_LENGTH],
-            advice=None if result.advice is None else result.advice[:TEXT_LENGTH],
+            reason=reason[:TEXT_LENGTH],
+            advice=None if advice is None else advice[:TEXT_LENGTH],
             worst=result.worst,
             wasted_share=result.wasted_share,
             affected_share=result.affected_share,

@@ -82,7 +82,8 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         over = result.until is not None and math.isfinite(result.until) and result.until >= self.start
         self.ended_at = result.until if over else None
         self.idle_node = result.idle_node
-        self.reason, self.advice = result.reason[:TEXT_LENGTH], (result.advice or "")[:TEXT_LENGTH]
+        reason, advice = result.kept_texts
+        self.reason, self.advice = reason[:TEXT_LENGTH], (advice or "")[:TEXT_LENGTH]
         if _is_worse(result, self.measured):
             self.measured = result.measured
         if result.wasted_share is not None:
