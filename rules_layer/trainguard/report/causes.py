@@ -72,9 +72,10 @@ def looks_low(group: Sequence[RankedFinding]) -> bool:
 
 def joined_with(use: str, finding: RankedFinding, verdict: Verdict, hint: str | None = None) -> str:
     """Say how busy the GPUs were and, as its reason, what was found; ``hint`` is what may be behind low GPUs."""
-    if finding.symptom == LOW_GPUS:
+    words = in_words(finding, verdict)
+    if finding.symptom == LOW_GPUS and NO_REASON in words:
         return f"{use}, {NO_REASON if hint is None else hint}"
-    return f"{use}, because {in_words(finding, verdict)}"
+    return f"{use}, because {words}"
 
 
 def hint_of(finding: RankedFinding, quiet: Mapping[str, tuple[int, int]]) -> str | None:

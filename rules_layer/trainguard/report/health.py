@@ -82,7 +82,11 @@ def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> 
 def _paused(judged: EvaluatedJob) -> list[str]:
     """Say how much of the job the rules on utilization did not look at, where that is much."""
     share = left_out(judged)
-    return [] if share is None else [f"{show_percent(100.0 * share)} of its points were left out as pauses"]
+    if share is None:
+        return []
+    bill = judged.account.bill()
+    cost = f" ({show_money(share * bill.spent, bill.currency)})" if isinstance(bill, Bill) else ""
+    return [f"{show_percent(100.0 * share)} of its points were left out as pauses{cost}"]
 
 
 def _idle(judged: EvaluatedJob) -> str:

@@ -9,6 +9,7 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import low_use
 from trainguard.report.phrasing import listed, show_money, show_share
+from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
 from trainguard.rules.spec import Loss
 from trainguard.rules.units import show_percent
@@ -103,9 +104,12 @@ def _all_have_gpus(judged: EvaluatedJob) -> bool:
 
 
 def _without_finding(bill: Bill | Unpriced, judged: EvaluatedJob, rules: Judged) -> str:
-    spent = _spent(bill, judged)
+    spent, left = _spent(bill, judged), unexplained(judged)
     if not rules.judged:
         return f"The waste is unknown; {spent}."
+    if left is not None:
+        cost = "" if left.lost is None else f" ({left.lost})"
+        return f"Time for which no rule has a reason is {show_share(left.share)} of the paid time{cost}; {spent}."
     if rules.complete:
         return f"Nothing that was found costs anything; {spent}."
     use = low_use(judged) if rules.blind_to_gpus and isinstance(bill, Bill) else None

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from trainguard.finding import clock_times
+from trainguard.rules.balance_stopped import STOPPED
 from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.details import Details
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
@@ -144,5 +145,8 @@ def shown_distances(
 
 def clause_of(result: RuleResult, nodes: int) -> str:
     """Say what was found on a job of so many nodes."""
+    name, found, _ = result.reason.partition(STOPPED)
+    if found and result.worst is not None:
+        return f"{name.rpartition(': ')[2]} stopped working"
     across_nodes = nodes > 1 and "/" not in (result.worst or "")
     return f"the {'nodes' if across_nodes else 'GPUs'} did not share the work evenly"

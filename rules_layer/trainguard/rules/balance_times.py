@@ -20,6 +20,11 @@ CEASED_POINTS = 10
 """So long, in so many points, it is not behind any more: it has ceased."""
 
 CEASED_SURE = 4.0
+SILENT_PERCENT = 1.0
+"""A side whose means stay below it does nothing."""
+
+SILENT_BLOCKS = 5
+"""So many of them, a quarter of an hour, are no pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,15 @@ class FineMeans:
             begin=float(starts[first]) if first and left < least else None,
             end=float(starts[last]) if over else None,
         )
+
+    def is_silent(self, side: int, begin: float, end: float | None) -> bool:
+        """Tell whether a side did nothing from ``begin`` to ``end``, epoch seconds; the edges are not looked at."""
+        inner = self.starts >= begin + FINE_S
+        if end is not None:
+            inner &= self.starts + 2.0 * FINE_S <= end
+        means = self.means[inner, side]
+        means = means[~np.isnan(means)]
+        return means.size >= SILENT_BLOCKS and bool((means < SILENT_PERCENT).all())
 
 
 @dataclass(frozen=True, slots=True)

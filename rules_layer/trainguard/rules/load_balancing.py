@@ -15,6 +15,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import balance_output as output
 from trainguard.rules.balance_output import BalanceDetails, Behind, Pair
+from trainguard.rules.balance_stopped import stopped
 from trainguard.rules.balance_window import (
     BLOCK_S,
     BLOCKS,
@@ -147,10 +148,9 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         if compared is None or apart is None or (by_gap and not apart.any()):
             worst, busiest = view.gpu_names[gaps.worst], view.gpu_names[gaps.busiest]
             behind = Behind(f"{worst} of {view.node}", busiest, gaps, view.node)
-            result = replace(
-                _result_of_gap(behind, wasted, view.watermark_s), affected_share=_share_seen(state) if by_gap else None
-            )
-            result = replace(result, until=gaps.over if by_gap else None)
+            result = _result_of_gap(behind, wasted, view.watermark_s)
+            if by_gap:
+                result = replace(result, affected_share=_share_seen(state), until=gaps.over)
         else:
             row, column = compared.worst(apart)
             worst = names[row]
@@ -158,6 +158,9 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
             result = _result(compared, apart, (row, column), pair, wasted, parameters)
             over = gaps.over_since(int(chosen[row]), int(chosen[column])) if result.status is Status.FIRED else None
             result = replace(result, until=over)
+        if result.status is Status.FIRED and by_gap:
+            lowest = view.gpu_names.index(worst)
+            result = replace(stopped(result, view, gaps, lowest, state.since), measure=result.measure)
         return replace(
             result,
             worst=worst,

@@ -1,5 +1,6 @@
 """What is said of GPUs that are low, and of nodes that idle: sentences, advice, and the report's details."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,6 +24,11 @@ QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%
 PAUSED = Measure("time in regular pauses", "%")
 SM_P95 = Measure("95th percentile of SM activity", "%")
 FINDINGS: Mapping[Look, str] = {"unused": "never used", "silent": "idle", "quiet": "nearly idle"}
+
+_PAUSES = re.compile(r" pause (for [^,]+ every [^,]+),")
+
+IDLE_PERCENT = 1.0
+"""A GPU whose 95th percentile is below it does nothing."""
 
 LEFT_OUT_SHARE = 0.2
 """So much of the points left out as pauses is said beside the verdict on the others."""
@@ -158,9 +164,14 @@ def advice_on(worst: Usage, view: NodeView) -> str:
             f"Look for what {worst.gpu} on {view.node} waits for again and again, idle at {show_percent(worst.p5)} and "
             f"then busy at {show_percent(worst.p95)}: data, checkpoints, other workers or blocking calls between steps."
         )
+    if worst.p95 < IDLE_PERCENT:
+        return (
+            f"Look at the process of {worst.gpu} on {view.node}, at its log, and at the GPU (Xid errors in dmesg, "
+            "nvidia-smi -q): it does nothing."
+        )
     return (
         f"Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
-        f"nothing more to do, take a smaller instance: {worst.gpu} on {view.node} leaves "
+        f"nothing more to do and cores are free, take a smaller instance: {worst.gpu} on {view.node} leaves "
         f"{show_percent(100.0 - worst.p95)} or more unused in 95 % of the newest points."
     )
 
@@ -224,7 +235,8 @@ def clause_of(result: RuleResult, _: int) -> str:
     if result.measure == SM_P95:
         return f"the GPUs of {node} looked busy and used little of themselves"
     if result.measure == PAUSED:
-        return f"the GPUs of {node} paused too often, or for too long"
+        said = _PAUSES.search(result.reason)
+        return f"the GPUs of {node} paused {'too often, or for too long' if said is None else said.group(1)}"
     return f"the GPUs were not kept busy, {NO_REASON}"
 
 

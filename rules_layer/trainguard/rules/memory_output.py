@@ -174,10 +174,10 @@ def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
     node, slash, gpu = (result.worst or "").partition("/")
     place = f"{gpu} on {node}" if slash else node or "a GPU"
-    if " leaks memory: " in result.reason:
-        return f"{place} leaked memory"
     if " rose and stopped: " in result.reason:
         return f"the memory in use of {place} rose, and stopped rising"
     if " grew and stopped: " in result.reason:
         return f"the memory activity of {place} rose, and stopped rising"
+    if " leaks memory: " in result.reason:
+        return f"{place} leaked memory"
     return f"the memory activity of {place} rose"

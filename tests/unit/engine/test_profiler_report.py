@@ -63,7 +63,7 @@ def test_given_a_report_when_told_then_it_has_no_fire_of_its_own_to_alert_or_to_
         (
             [over("A", wasted=0.4)],
             Status.OK,
-            "A (high, over now): A is fine again. It has cost about USD 22.95 of the USD 38.25 spent",
+            "A (high, over now): A is fine again. It has cost about USD 15.30 of the USD 38.25 spent",
         ),
         (
             [fired("A"), quiet("B", Status.ERROR)],

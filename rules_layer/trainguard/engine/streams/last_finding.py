@@ -20,7 +20,8 @@ FIRST_MINUTE_S = 60.0
 class LastFinding(msgspec.Struct, array_like=True):
     """The judgement at the last evaluation at which the condition held, ``at`` epoch seconds of event time.
 
-    ``since_s`` is how long the stream had been judged by then, from its first evaluation on.
+    ``since_s`` is how long the stream had been judged by then, from its first evaluation on; ``until`` is when the
+    condition was over as the rule said, epoch seconds.
     """
 
     at: float
@@ -33,6 +34,7 @@ class LastFinding(msgspec.Struct, array_like=True):
     confidence: float | None
     idle_node: IdleNode | None
     score: float | None = None
+    until: float | None = None
 
     @classmethod
     def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
@@ -49,6 +51,7 @@ class LastFinding(msgspec.Struct, array_like=True):
             confidence=result.confidence,
             idle_node=result.idle_node,
             score=result.score,
+            until=result.until,
         )
 
     def with_result(
@@ -61,14 +64,15 @@ class LastFinding(msgspec.Struct, array_like=True):
 
         Shares are of the time since the start: what was lost by then is a smaller share of the time until now.
         """
-        since = self.at if start is None else min(start, self.at)
+        until = self.at if self.until is None else self.until
+        since = until if start is None else min(start, until)
         then = "At the end" if closed else f"By {clock_times(iso_time(watermark_s), iso_time(watermark_s))}"
         elapsed_s = max(watermark_s - self.at, 0.0)
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + elapsed_s)
         affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
         return replace(
             now,
-            reason=f"{clock_times(iso_time(since), iso_time(self.at))}: {self.reason} {then}: {now.reason}",
+            reason=f"{clock_times(iso_time(since), iso_time(until))}: {self.reason} {then}: {now.reason}",
             advice=self.advice,
             worst=self.worst,
             wasted_share=_faded(self.wasted_share, fading),

@@ -46,6 +46,15 @@ class Explanation:
         return bool(self.by_rule) and not self.left
 
 
+def advice_of(explained: Explanation, cause: str | None) -> str:
+    """Say what to do about a symptom: what its causes say. Its own advice is for one without a cause."""
+    others = [rule for rule, part in explained.parts.items() if part and rule != cause]
+    names = [*([] if cause is None else [cause]), *others]
+    if len(names) == 1:
+        return f"Do what {names[0]} advises: it names the cause."
+    return f"Do what {', '.join(names[:-1])} and {names[-1]} advise: they name the causes."
+
+
 def explanation_of(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> Explanation:
     """Return what explains a symptom, each of its looks by itself: what idled did not wait for the same."""
     looks = dict.fromkeys(each.idle_node for each in symptom.episodes)

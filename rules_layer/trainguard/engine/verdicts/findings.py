@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, explanation_of, part_of
+from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, advice_of, explanation_of, part_of
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.finding import Episode, Finding, clock_times
@@ -173,6 +173,8 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
         score = min(scores[rule], scores[chains[rule][-1]])
         left = explained[rule].left if causes[rule] is None else ()
         told = alone if running and alone.ongoing else _as_gravest(alone, left or alone.episodes)
+        if causes[rule] is not None:
+            told = replace(told, finding=replace(told.finding, advice=advice_of(explained[rule], causes[rule])))
         charged = _charged(alone, found, chains, explained, _paid_s(account)) if causes[rule] is None else None
         if charged is not None and not explained[rule].share:
             told = _with_loss(told, charged, account)
