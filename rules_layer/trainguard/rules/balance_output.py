@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trainguard.finding import clock_times
 from trainguard.rules.balance_stopped import STOPPED
 from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.details import Details
@@ -15,7 +14,6 @@ from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.warm_up import never_active_reason
 from trainguard.telemetry.snapshots import BoolArray
-from trainguard.timestamps import iso_time
 
 NEVER_USED_PERCENT = 1.0
 """A mean below it is that of a GPU without a process."""
@@ -69,13 +67,11 @@ class Behind:
         return float(self.gaps.means[self.gaps.busiest] - self.gaps.means[self.gaps.worst])
 
 
-def sentence_of_gap(behind: Behind, at: float | None) -> str:
-    """Say how busy both were over the window, which ends ``at`` epoch seconds."""
-    mark = None if at is None else iso_time(at)
-    until = "" if mark is None else f" to {clock_times(mark, mark)}"
+def sentence_of_gap(behind: Behind) -> str:
+    """Say how busy both were over the window."""
     low, high = (float(behind.gaps.means[index]) for index in (behind.gaps.worst, behind.gaps.busiest))
     return (
-        f"over the {behind.gaps.minutes} min{until} {behind.name} is at {show_percent(low)} on average, "
+        f"over {behind.gaps.minutes} min {behind.name} is at {show_percent(low)} on average, "
         f"{behind.busiest} at {show_percent(high)}: {show_percentage_points(behind.gap)} behind the busiest (threshold "
         f"{show_number(WIDE_GAP)})"
     )

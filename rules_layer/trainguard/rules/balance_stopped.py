@@ -44,7 +44,7 @@ def stopped(result: RuleResult, view: NodeView, gaps: Gaps, low: int, since: flo
         measured=gap,
         threshold=WIDE_GAP,
         advice=(
-            f"Find out why {gpu} of {view.node} stopped at {_clock(at)}: look at the log of its process, and at the GPU "
+            f"Find out why {gpu} of {view.node} stopped at {_clock(at)}: look at its process's log, and at the GPU "
             "(Xid errors in dmesg, nvidia-smi -q). What the others computed without it may be worth nothing."
         ),
     )

@@ -148,7 +148,7 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         if compared is None or apart is None or (by_gap and not apart.any()):
             worst, busiest = view.gpu_names[gaps.worst], view.gpu_names[gaps.busiest]
             behind = Behind(f"{worst} of {view.node}", busiest, gaps, view.node)
-            result = _result_of_gap(behind, wasted, view.watermark_s)
+            result = _result_of_gap(behind, wasted)
             if by_gap:
                 result = replace(result, affected_share=_share_seen(state), until=gaps.over)
         else:
@@ -212,7 +212,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         worst, busiest = names[gaps.worst], names[gaps.busiest]
         wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
         remedy = f"look at what is different on {worst}: {output.REMEDY_OF_NODES}"
-        result = _result_of_gap(Behind(worst, busiest, gaps, output.THE_JOB, remedy), wasted, _watermark_of(windows))
+        result = _result_of_gap(Behind(worst, busiest, gaps, output.THE_JOB, remedy), wasted)
         return replace(
             result,
             worst=worst,
@@ -259,11 +259,6 @@ def _onset_across(gaps: Gaps, windows: "list[_Load]") -> float | None:
         return None
     began = [load.view.first_active_at for load in windows if load.view.first_active_at is not None]
     return max([gaps.since, *([max(began)] if gaps.reaches and began else [])])
-
-
-def _watermark_of(loads: "list[_Load]") -> float | None:
-    """Return up to when the nodes are known, epoch seconds: the newest of their watermarks."""
-    return max((load.view.watermark_s for load in loads if load.view.watermark_s is not None), default=None)
 
 
 def _gpus_of(loads: "list[_Load]") -> tuple[str, ...]:
@@ -374,12 +369,12 @@ def _result(
     )
 
 
-def _result_of_gap(behind: Behind, wasted: float, at: float | None) -> RuleResult:
+def _result_of_gap(behind: Behind, wasted: float) -> RuleResult:
     """Put the comparison of the window's means into words; ``wasted`` is the share of the paid time that it cost."""
     fired = bool(behind.gaps.apart.any())
     return RuleResult(
         Status.FIRED if fired else Status.OK,
-        f"{output.sentence_of_gap(behind, at)}.",
+        f"{output.sentence_of_gap(behind)}.",
         measured=behind.gap,
         threshold=WIDE_GAP,
         measure=GAP,

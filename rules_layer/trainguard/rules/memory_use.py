@@ -37,6 +37,10 @@ NEWEST_PACE = 0.75
 MOST_GPUS = 64
 MINUTE_S = 60.0
 
+LEVEL_MINUTES = 3
+LEVEL_PACE = 0.1
+"""So many minutes at less than this part of its pace, memory rises no more."""
+
 
 class UseLevels(msgspec.Struct, array_like=True):
     """Floors of one device's memory in use, hundredths of a percent of ``total`` bytes.
@@ -78,7 +82,10 @@ class UseLevels(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class UseRise:
-    """How one device's memory in use rose: percentage points, since how many minutes, and points an hour in these."""
+    """How one device's memory in use rose: percentage points, since how many minutes, and points an hour in these.
+
+    ``level_minutes`` is for how long it has risen no more, while the minutes before still count as a rise.
+    """
 
     device: str
     use: UseLevels
@@ -86,11 +93,19 @@ class UseRise:
     minutes: int
     hourly: float
     is_steady: bool
+    level_minutes: int = 0
 
     @property
     def time_left_s(self) -> float | None:
         """In how many seconds the memory is full at this rate."""
         return 3_600.0 * (100.0 - self.use.percent) / self.hourly if self.hourly > 0.0 else None
+
+    @property
+    def until(self) -> float | None:
+        """When it rose for the last time, epoch seconds; None while it rises."""
+        if self.level_minutes < LEVEL_MINUTES:
+            return None
+        return self.use.at - MINUTE_S * (self.use.pending + self.level_minutes)
 
     @property
     def since(self) -> float:
@@ -138,7 +153,15 @@ def _rise_of(device: str, use: UseLevels) -> UseRise:
     least_s = NEARLY_FULL_S if use.percent >= NEARLY_FULL else LEAST_S
     is_long = use.stride * (len(levels) - begin) * MINUTE_S >= least_s
     is_steady = is_long and _is_steady(rising) and not _gave_back(use.levels, rising)
-    return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady)
+    level = _trailing_level(rising) * use.stride
+    return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady, level_minutes=level)
+
+
+def _trailing_level(rising: list[int]) -> int:
+    """Return how many of the newest steps rise by next to nothing."""
+    steps = [after - before for before, after in pairwise(rising)]
+    least = LEVEL_PACE * (rising[-1] - rising[0]) / max(len(steps), 1)
+    return next((number for number, step in enumerate(reversed(steps)) if step > least), len(steps))
 
 
 def _since_jump(levels: list[int]) -> list[int]:

@@ -34,6 +34,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
         advice=_advice(worst, view) if leaks else None,
         affected_share=_affected(worst, view) if leaks else None,
         onset=worst.since if leaks else None,
+        until=worst.until if leaks else None,
         gpus=tuple(rise.device for rise in leaks),
         time_left_s=worst.time_left_s if leaks else None,
         past_reason=_past_sentence(worst, view.node, increase, leaks) if leaks else None,

@@ -52,6 +52,7 @@ def _report(*findings: dict[str, Any], fired_at: float = 42.0, health: str = "")
             "level": "unhealthy" if findings else "healthy",
             "health": health,
             "change": ADVICE,
+            "cost": "",
             "lost": 3.0,
         },
         "findings": list(findings),
