@@ -145,7 +145,9 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
             means = dict(zip(names, compared.means.tolist(), strict=True))
             distances = output.shown_distances(names, compared, apart)
             details = BalanceDetails(details.workloads, distances, means)
-        if compared is None or apart is None or (by_gap and not apart.any()):
+        # What was found by the gap of the means is held against its threshold when it is over, too.
+        by_means = by_gap or (state.seen > 0 and np.count_nonzero(gaps.judged) > 1)
+        if compared is None or apart is None or (by_means and not apart.any()):
             worst, busiest = view.gpu_names[gaps.worst], view.gpu_names[gaps.busiest]
             behind = Behind(f"{worst} of {view.node}", busiest, gaps, view.node)
             result = _result_of_gap(behind, wasted)

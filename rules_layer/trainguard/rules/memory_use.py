@@ -37,9 +37,11 @@ NEWEST_PACE = 0.75
 MOST_GPUS = 64
 MINUTE_S = 60.0
 
-LEVEL_MINUTES = 3
-LEVEL_PACE = 0.1
-"""So many minutes at less than this part of its pace, memory rises no more."""
+LEVEL_S, MISSED_POINTS = 180.0, 1.0
+"""Memory rises no more once that lasts so long, and would have brought so many percentage points at its pace."""
+
+HIGHER = 10
+"""What is so many hundredths of a percent above the highest minute so far has risen."""
 
 
 class UseLevels(msgspec.Struct, array_like=True):
@@ -47,6 +49,7 @@ class UseLevels(msgspec.Struct, array_like=True):
 
     ``levels`` are the lowest of each ``stride`` minutes in a row, ``lowest`` that of the ``pending`` ones that are
     fewer. ``newest`` is the floor of the newest minute, at epoch seconds ``at``, ``largest`` the largest sample.
+    ``peak`` is the highest of those floors, which was reached at ``risen_at``, epoch seconds.
     """
 
     total: float
@@ -57,6 +60,8 @@ class UseLevels(msgspec.Struct, array_like=True):
     newest: int = 0
     largest: int = 0
     at: float = 0.0
+    peak: int = 0
+    risen_at: float | None = None
 
     def add(self, floor: float, largest: float, at: float) -> None:
         """Add one minute, by its floor and its largest sample in bytes."""
@@ -65,6 +70,8 @@ class UseLevels(msgspec.Struct, array_like=True):
             self.stride *= 2
         self.newest, self.at = self._level(floor), at
         self.largest = max(self.largest, self._level(largest))
+        if self.newest >= self.peak + HIGHER:
+            self.peak, self.risen_at = self.newest, at
         self.lowest = min(self.lowest, self.newest) if self.pending else self.newest
         self.pending += 1
         if self.pending >= self.stride:
@@ -82,10 +89,7 @@ class UseLevels(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class UseRise:
-    """How one device's memory in use rose: percentage points, since how many minutes, and points an hour in these.
-
-    ``level_minutes`` is for how long it has risen no more, while the minutes before still count as a rise.
-    """
+    """How one device's memory in use rose: percentage points, since how many minutes, and points an hour in these."""
 
     device: str
     use: UseLevels
@@ -93,7 +97,6 @@ class UseRise:
     minutes: int
     hourly: float
     is_steady: bool
-    level_minutes: int = 0
 
     @property
     def time_left_s(self) -> float | None:
@@ -103,9 +106,11 @@ class UseRise:
     @property
     def until(self) -> float | None:
         """When it rose for the last time, epoch seconds; None while it rises."""
-        if self.level_minutes < LEVEL_MINUTES:
+        risen_at = self.use.risen_at
+        if risen_at is None:
             return None
-        return self.use.at - MINUTE_S * (self.use.pending + self.level_minutes)
+        level_s = self.use.at - risen_at
+        return risen_at if level_s >= LEVEL_S and level_s * self.hourly >= 3_600.0 * MISSED_POINTS else None
 
     @property
     def since(self) -> float:
@@ -153,15 +158,7 @@ def _rise_of(device: str, use: UseLevels) -> UseRise:
     least_s = NEARLY_FULL_S if use.percent >= NEARLY_FULL else LEAST_S
     is_long = use.stride * (len(levels) - begin) * MINUTE_S >= least_s
     is_steady = is_long and _is_steady(rising) and not _gave_back(use.levels, rising)
-    level = _trailing_level(rising) * use.stride
-    return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady, level_minutes=level)
-
-
-def _trailing_level(rising: list[int]) -> int:
-    """Return how many of the newest steps rise by next to nothing."""
-    steps = [after - before for before, after in pairwise(rising)]
-    least = LEVEL_PACE * (rising[-1] - rising[0]) / max(len(steps), 1)
-    return next((number for number, step in enumerate(reversed(steps)) if step > least), len(steps))
+    return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady)
 
 
 def _since_jump(levels: list[int]) -> list[int]:
