@@ -101,7 +101,7 @@ def test_given_a_job_before_its_first_object_when_reported_then_it_keeps_the_sch
 
 
 def objects_of(found: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object that is one of our types: counters, parameters, details and reasons have names of their own."""
+    """Yield every object that is one of our types: those that are left out have names of their own."""
     if isinstance(found, dict):
         yield path, found
         for name, each in found.items():
