@@ -337,7 +337,11 @@ class NoProfileError(ProfileSourceError):
     """A place without a profile: nothing that a rule could judge."""
 
     def __init__(self, place: str) -> None:
-        expected = "expected a profiler-output folder with system/ or framework/ in it"
+        expected = (
+            "expected a profiler-output folder with system/ or framework/ in it, or what training saved: debug-output, "
+            "event files of TensorBoard, trainer_state.json, or a CSV log with a column step or epoch and one "
+            "such as loss"
+        )
         super().__init__(place, f"holds no profile, {expected}")
 
 

@@ -372,7 +372,11 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     page = Page(render_fleet(report))
     assert "kernels" in [attributes["id"] for attributes in page.of("section")]
     assert "Kernel profiles, the newest first" in page.text
-    assert page.of("script") == []
+    assert len(page.of("script")) == 1
+    assert [attributes.get("type") for attributes in page.of("input")] == ["search"]
+    links = [attributes["href"] or "" for attributes in page.of("a") if "kernels.html" in (attributes["href"] or "")]
+    assert len(links) == 3
+    assert links[0].startswith("https://")
 
 
 def test_given_kernel_profiles_of_a_folder_when_rendered_then_the_rest_is_folded_and_texts_are_not_run() -> None:
@@ -382,6 +386,6 @@ def test_given_kernel_profiles_of_a_folder_when_rendered_then_the_rest_is_folded
     assert len(report.kernel_profiles) == 250
     assert "57 older kernel profiles are not listed." in report.notes
     page = Page(render_fleet(report))
-    assert page.of("script") == page.of("img") == []
+    assert (len(page.of("script")), page.of("img")) == (1, [])
     assert "225 more kernel profiles" in page.text
     jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_bytes())).validate(json.loads(encode_fleet(report)))
