@@ -200,7 +200,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             threshold=parameters.threshold,
             measure=BOTTLENECKED_SHARE if evidence is points else SLOW_SHARE,
             data_points=kept.judged,
-            advice=f"{self.remedy(level)}." if found else None,
+            advice=f"{self.remedy(level)} ({view.node})." if found else None,
             affected_share=evidence.whole.percent / 100.0,
             wasted_share=share_of_paid(view, lost_s) if found else None,
             pooled=(evidence.whole.hits, kept.judged),

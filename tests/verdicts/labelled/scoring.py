@@ -15,6 +15,9 @@ from tests.verdicts.labelled.sentences import ended_checks, finding_checks, sent
 from tests.verdicts.labelled.truth import Fault, Strength
 
 _CLOCK = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d.])")
+_EVALUATED = re.compile(r"By [\d: -]+ UTC:")
+"""Up to when the job was evaluated, which is no time of a fault."""
+
 _DAY_S = 86_400.0
 
 
@@ -150,7 +153,7 @@ def _times(job: Job, fault: Fault, finding: Finding, episode: Episode) -> list[C
     if fault.end_min is not None and finding.told:
         checks.append(_near("end", job, span.end, episode.end, span.within_s))
     spans = [_span(job, each) for each in job.faults]
-    for hour, minute in _CLOCK.findall(finding.reason):
+    for hour, minute in _CLOCK.findall(_EVALUATED.sub("", finding.reason)):
         clock = 3600.0 * int(hour) + 60.0 * int(minute)
         holds = any(_on_the_clock(clock, each) for each in spans)
         checks.append(Check("clock", "a time within a planted fault", f"{hour}:{minute}", holds))
