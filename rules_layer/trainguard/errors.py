@@ -345,6 +345,14 @@ class NoProfileError(ProfileSourceError):
         super().__init__(place, f"holds no profile, {expected}")
 
 
+class UnreadableRunError(ProfileSourceError):
+    """A run of which nothing is left: ``parts`` of it, one or more, were damaged."""
+
+    def __init__(self, place: str, reason: str, parts: int) -> None:
+        self.parts = parts
+        super().__init__(place, reason)
+
+
 class WorkerDiedError(TrainGuardError):
     """A process that parsed objects ended without an answer."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.severity import severity_of
+from trainguard.families.training.keys import TRAINING
 from trainguard.finding import Severity
 from trainguard.pricing.cost import Bill
 from trainguard.report.causes import (
@@ -29,6 +30,8 @@ from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent
 
 NAMED_EPISODES = 3
+LEARNING = "training/NotLearning"
+"""The rule that has to judge the losses of a job without a profile before the job is called healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +54,33 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: RankedFinding | None) -
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
         parts = [found, *([use] if use else []), *([left.sentence] if left else []), *_paused(judged)]
         return Health("unknown", f"{'; '.join(parts)}.")
-    why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
-    others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
+    others = _not_applicable(judged, rules)
+    if not (judged.profiled or LEARNING in rules.judged):
+        found = f"Nothing wrong was found by {_rules(rules.judged)}, but no rule could judge losses or a profile"
+        return Health("unknown", f"{found}{others}.")
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
     if left is not None:
         said = [f"{_idle(judged)}: {found} nothing wrong{others}", *([use] if use else []), left.sentence]
         said += _paused(judged)
         return Health("attention", f"{'; '.join(said)}.")
-    healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
+    what = "This job" if judged.profiled else "Training"
+    healthy = f"{what} {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
     said = [f"{healthy}{others}, and {use}" if use else f"{healthy}{others}", *_paused(judged)]
     return Health("healthy", f"{'; '.join(said)}.")
+
+
+def _not_applicable(judged: EvaluatedJob, rules: Judged) -> str:
+    """Say in brackets how many rules do not apply, and why; empty where all do."""
+    training = [rule for rule in rules.not_applicable if spec_of(rule).family == TRAINING]
+    others = [rule for rule in rules.not_applicable if spec_of(rule).family != TRAINING]
+    parts = []
+    if others:
+        why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
+        parts.append(f"{_rules(others, 'does', 'do')} not apply{why if judged.profiled else ', without a profile'}")
+    if training:
+        checked = "it checks" if len(training) == 1 else "they check"
+        parts.append(f"{_rules(training, 'lacks', 'lack')} the steps or values that {checked}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> Health:

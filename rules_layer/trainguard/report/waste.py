@@ -68,6 +68,8 @@ def cost_sentence(judged: EvaluatedJob, root: RankedFinding | None, charge: Char
     bill = judged.account.bill()
     if root is None:
         return _without_finding(bill, judged, rules)
+    if charge is None and not judged.profiled:
+        return f"It is a risk; without a profile TrainGuard cannot say what it costs; {_spent(bill, judged)}."
     if charge is None:
         nothing = "It cost nothing" if judged.ended else "Leaving it has cost nothing yet"
         return f"{nothing} that the profile shows, but it is a risk; {_spent(bill, judged)}."
@@ -105,6 +107,8 @@ def _all_have_gpus(judged: EvaluatedJob) -> bool:
 
 def _without_finding(bill: Bill | Unpriced, judged: EvaluatedJob, rules: Judged) -> str:
     spent, left = _spent(bill, judged), unexplained(judged)
+    if rules.judged and not judged.profiled:
+        return f"Without a profile TrainGuard cannot say what was wasted; {spent}."
     if not rules.judged:
         return f"The waste is unknown; {spent}."
     if left is not None:

@@ -125,6 +125,32 @@ def test_given_doubt_when_asked_then_the_verdict_is_unknown_and_nothing_would_be
     assert why in verdict.why
 
 
+@pytest.mark.parametrize("status", [Status.WARMING_UP, Status.WAITING_FOR_DATA, Status.DISABLED])
+def test_given_gpus_that_no_rule_has_judged_when_nothing_was_found_then_the_verdict_is_unknown(status: Status) -> None:
+    verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, "GPUHealth"), quiet(RUNNING, LOW, status))
+    assert (verdict.verdict, verdict.would_do) == (Verdict.UNKNOWN, WouldDo.NOTHING)
+    assert "GPUs work" in verdict.why
+    found_too = said(RUNNING, report_row(RUNNING), found(RUNNING, "Straggler"), quiet(RUNNING, LOW, status))
+    assert found_too.verdict is Verdict.WASTED
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([quiet(RUNNING, "GPUHealth")], "No rule has judged whether GPUs work."),
+        ([quiet(RUNNING, LOW, Status.NOT_APPLICABLE)], "No rule has judged whether GPUs work: Fine."),
+        ([quiet(RUNNING, LOW), quiet(RUNNING, "BatchSize", Status.WARMING_UP)], "BatchSize has too little data"),
+        ([quiet(RUNNING, LOW), quiet(RUNNING, "BatchSize", Status.DISABLED)], "BatchSize is disabled."),
+    ],
+)
+def test_given_what_no_rule_has_judged_when_asked_then_a_healthy_job_is_so_with_a_doubt(
+    rows: list[StoredRow], why: str
+) -> None:
+    verdict = said(RUNNING, report_row(RUNNING), *rows)
+    assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
+    assert str(verdict.certainty_why).startswith(why)
+
+
 def test_given_a_row_on_no_data_when_asked_then_the_verdict_is_unknown() -> None:
     verdict = said(RUNNING, report_row(RUNNING, judged=0, reason="No data yet."), quiet(RUNNING, LOW))
     assert (verdict.verdict, verdict.why) == (Verdict.UNKNOWN, "No data yet.")
