@@ -154,7 +154,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         strongest = state.strongest if worst.kind == "jump" and not worst.is_ramp else None
         reason = output.sentence_of(worst, view, window_s, parameters.increase)
         if strongest is not None and strongest.points > worst.points:
-            reason += output.stronger(strongest, view)
+            reason += output.stronger(strongest)
         if len(fired) > 1:
             reason += f"; {len(fired)} GPUs of {view.node} show an increase"
         return RuleResult(
@@ -164,11 +164,13 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             threshold=parameters.increase,
             worst=worst.gpu,
             data_points=view.kept_total,
-            advice=output.advice_on(worst, window_s) if fired else None,
+            advice=output.advice_on(worst, window_s, closed=view.closed) if fired else None,
             affected_share=state.violated / state.windows if fired else None,
             onset=_onset(worst, state, view, window_s) if fired else None,
             gpus=tuple(increase.gpu for increase in fired),
             time_left_s=worst.time_left_s(window_s),
+            past_reason=output.past_sentence(worst, view.node, window_s, parameters.increase) if fired else None,
+            past_advice=output.past_advice(worst, view.node) if fired else None,
             details=output.details_of(increases, view, window, window_s) if view.detailed else {},
         )
 

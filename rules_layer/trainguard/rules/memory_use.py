@@ -37,12 +37,19 @@ NEWEST_PACE = 0.75
 MOST_GPUS = 64
 MINUTE_S = 60.0
 
+LEVEL_S, MISSED_POINTS = 180.0, 1.0
+"""Memory rises no more once that lasts so long, and would have brought so many percentage points at its pace."""
+
+HIGHER = 10
+"""What is so many hundredths of a percent above the highest minute so far has risen."""
+
 
 class UseLevels(msgspec.Struct, array_like=True):
     """Floors of one device's memory in use, hundredths of a percent of ``total`` bytes.
 
     ``levels`` are the lowest of each ``stride`` minutes in a row, ``lowest`` that of the ``pending`` ones that are
     fewer. ``newest`` is the floor of the newest minute, at epoch seconds ``at``, ``largest`` the largest sample.
+    ``peak`` is the highest of those floors, which was reached at ``risen_at``, epoch seconds.
     """
 
     total: float
@@ -53,6 +60,8 @@ class UseLevels(msgspec.Struct, array_like=True):
     newest: int = 0
     largest: int = 0
     at: float = 0.0
+    peak: int = 0
+    risen_at: float | None = None
 
     def add(self, floor: float, largest: float, at: float) -> None:
         """Add one minute, by its floor and its largest sample in bytes."""
@@ -61,6 +70,8 @@ class UseLevels(msgspec.Struct, array_like=True):
             self.stride *= 2
         self.newest, self.at = self._level(floor), at
         self.largest = max(self.largest, self._level(largest))
+        if self.newest >= self.peak + HIGHER:
+            self.peak, self.risen_at = self.newest, at
         self.lowest = min(self.lowest, self.newest) if self.pending else self.newest
         self.pending += 1
         if self.pending >= self.stride:
@@ -91,6 +102,15 @@ class UseRise:
     def time_left_s(self) -> float | None:
         """In how many seconds the memory is full at this rate."""
         return 3_600.0 * (100.0 - self.use.percent) / self.hourly if self.hourly > 0.0 else None
+
+    @property
+    def until(self) -> float | None:
+        """When it rose for the last time, epoch seconds; None while it rises."""
+        risen_at = self.use.risen_at
+        if risen_at is None:
+            return None
+        level_s = self.use.at - risen_at
+        return risen_at if level_s >= LEVEL_S and level_s * self.hourly >= 3_600.0 * MISSED_POINTS else None
 
     @property
     def since(self) -> float:

@@ -188,6 +188,7 @@ class Job:
     ``averaging`` counters show the mean since the last sample, others what a GPU did just now. ``late_nodes`` are nodes
     that begin to write so many minutes after the job's start. ``collected`` is what is measured beside the managed
     series, None of a managed profile. A job with ``every_interval`` is also sampled at all of the profiler's intervals.
+    ``start_min`` is how many minutes after a full ten minutes of the clock it starts.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Job:
     flaws: Flaws = field(default_factory=Flaws)
     faults: tuple[Fault, ...] = ()
     every_interval: bool = False
+    start_min: float = 0.0
 
     @property
     def seed(self) -> int:
