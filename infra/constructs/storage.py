@@ -71,7 +71,7 @@ class Storage(Construct):
 
     def _build_bucket(self, config: DeploymentConfig) -> s3.Bucket:
         key = own_key(self, config)
-        bucket = s3.Bucket(
+        return s3.Bucket(
             self,
             "Profiles",
             encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
@@ -91,7 +91,6 @@ class Storage(Construct):
                 )
             ],
         )
-        return bucket
 
     def _build_table(self, name: str, sort_key: str | None, config: DeploymentConfig) -> dynamodb.Table:
         key = own_key(self, config)

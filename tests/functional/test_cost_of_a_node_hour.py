@@ -196,7 +196,8 @@ def minute_of(random: np.random.Generator, index: int, node: int) -> bytes:
     lines = []
     for tick in range(4):
         rest = f'"NodeId":"algo-{node}","Timestamp":{at + tick * 15.0:.3f}}}'
-        lines.append(f'{{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":{random.integers(20, 50)}.0,{rest}')
+        cpu = random.integers(20, 50)
+        lines.append(f'{{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":{cpu}.0,{rest}')
         for gpu in range(GPUS):
             named, busy = f'{{"Type":"gpu","Name":"gpu{gpu}"', 0 if index == 0 else random.integers(90, 99)
             lines.append(f'{named},"Dimension":"GPUUtilization","Value":{busy}.0,{rest}')

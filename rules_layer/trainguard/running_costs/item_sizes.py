@@ -1,7 +1,7 @@
 """How large the items of NodeState are, by measurement: for costs, and for the table of settings.
 
-`python -m tests.scale.replay 1 1440` prints the state of a node with 8 GPUs and 96 cores that is sampled at 500 ms: 8,748
-bytes after 24 hours. A node with one GPU has 600 bytes less for each of the others.
+`python -m tests.scale.replay 1 1440` prints the state of a node with 8 GPUs and 96 cores that is sampled at 500 ms:
+8,748 bytes after 24 hours. A node with one GPU has 600 bytes less for each of the others.
 """
 
 import math

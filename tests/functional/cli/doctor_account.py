@@ -339,7 +339,9 @@ def _stores() -> dict[Question, Answer]:
         "ContinuousBackupsStatus": "ENABLED",
         "PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": "ENABLED"},
     }
-    policies = {queue: each["PolicyDocument"] for each in named("AWS::SQS::QueuePolicy").values() for queue in each["Queues"]}
+    policies = {
+        queue: each["PolicyDocument"] for each in named("AWS::SQS::QueuePolicy").values() for queue in each["Queues"]
+    }
 
     def attributes(given: Given) -> dict[str, Any]:
         depths = {"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesNotVisible": "0"}

@@ -85,7 +85,9 @@ def grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResul
     to_queue = is_own and any(_takes_all(each, _queue(site)) for each in queues)
     if to_queue and _EVENT_BRIDGE in configured:
         advice = "Deploy the stack again, unless another program needs the bucket's events."
-        return NOTIFICATIONS.warn("the bucket notifies the queue and EventBridge: each object is paid for twice", advice)
+        return NOTIFICATIONS.warn(
+            "the bucket notifies the queue and EventBridge: each object is paid for twice", advice
+        )
     if to_queue:
         return NOTIFICATIONS.ok("the bucket notifies the queue of new objects")
     if _EVENT_BRIDGE in configured:
