@@ -19,8 +19,13 @@ STALE_S = 900.0
 """An active job of which nothing newer was judged may have changed since."""
 
 SURE_AFTER_S = 1_800.0
+MINUTES_AN_HOUR = 60.0
 _IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
-_LOSSES = ("bad_objects", "gaps")
+LACKING_SHARE = 0.05
+"""A fault could hide where so much of the nodes' time has no usable object."""
+
+_LOST_OBJECTS = ("bad_objects", "empty_objects", "gaps")
+_LOST_LINES = ("bad_lines", "truncated_objects")
 
 
 def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: PriceTable | None = None) -> JobVerdict:
@@ -117,7 +122,24 @@ class _Findings:
         if self.record.active and (through is None or abs(now - through) > STALE_S):
             newest = "has no time" if through is None else f"is of {iso_time(through)}"
             return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
+        if not self.open and self._lacks_much:
+            said = counted(self._lost_objects, "object")
+            return f"{said} of the profile could not be read, or never came, and the others show nothing wrong."
         return None
+
+    def _counted(self, names: Sequence[str]) -> int:
+        """How often something was counted; the report's row counts over all streams of the job."""
+        return max((sum(each.row.counters.get(name, 0) for name in names) for each in self.rows), default=0)
+
+    @property
+    def _lost_objects(self) -> int:
+        return self._counted(_LOST_OBJECTS)
+
+    @property
+    def _lacks_much(self) -> bool:
+        """Whether so many objects are lost that a fault could hide; a node writes one a minute."""
+        hours = self.facts.hours
+        return hours is not None and self._lost_objects >= LACKING_SHARE * hours * MINUTES_AN_HOUR > 0.0
 
     @property
     def verdict(self) -> Verdict:
@@ -159,9 +181,11 @@ class _Findings:
     def certainty(self, now: float) -> tuple[Certainty, str | None]:
         if self.record.streams_left_out:
             return Certainty.MEDIUM, "Some nodes are not evaluated: objects name more than are taken."
-        missing = sum(each.row.counters.get(name, 0) for each in self.rows for name in _LOSSES)
-        if missing:
-            return Certainty.MEDIUM, f"{counted(missing, 'object')} of the profile could not be read, or never came."
+        if self._lost_objects:
+            said = counted(self._lost_objects, "object")
+            return Certainty.MEDIUM, f"{said} of the profile could not be read, or never came."
+        if self._counted(_LOST_LINES):
+            return Certainty.MEDIUM, "Some objects of the profile are damaged, and were read in part."
         unsure = [rule for rule, row in self.facts.rules.items() if row.status is Status.ERROR]
         if unsure:
             return Certainty.MEDIUM, f"{listed(unsure)} could not judge."
