@@ -245,9 +245,7 @@ def at_128() -> Counts:
     """Return the counts of 128 nodes: those of few, by the node. Batches are those of many pollers."""
     few, several = counted(FEW, is_large=False)[0], counted(SEVERAL, is_large=False)[0]
     units = few.keys() | several.keys()
-    found = Counts(
-        {unit: few[unit] + (several[unit] - few[unit]) * (128 - FEW) / (SEVERAL - FEW) for unit in units}
-    )
+    found = Counts({unit: few[unit] + (several[unit] - few[unit]) * (128 - FEW) / (SEVERAL - FEW) for unit in units})
     messages = 128 * HOUR
     found["queue_request"] = messages * (1 + 2 / MESSAGES_A_REQUEST)
     found["invocation"] = messages / MESSAGES_A_BATCH + HOUR / 3
