@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
-from infra.config import DeploymentConfig
+from infra.config import RUN_FILES, DeploymentConfig
 from infra.constructs import captures, kernels_machine
 from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.function import TrainGuardFunction
-from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, RUN_FILES, services_by_kind
+from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, services_by_kind
 from infra.constructs.storage import Storage
 from trainguard.families.installed import FAMILIES
 from trainguard.families.training.family import TRAINING_HEALTH

@@ -18,6 +18,10 @@ EVALUATION_EVERY_S = 180.0
 SHORTEST_EVALUATION_S, LONGEST_EVALUATION_S = 60.0, 300.0
 """How often a node's system metrics are evaluated, seconds: by default, at the least and at the most."""
 
+MOST_NODES_EACH_MINUTE = 4_000
+"""A job of more nodes is evaluated every third minute at most, whatever its rules say: its items are one partition of
+DynamoDB, which takes 1,000 write units a second."""
+
 
 class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
     """A time of the day at which nobody is to be disturbed.
