@@ -30,6 +30,7 @@ from trainguard.adapters.observability import PowertoolsJournal
 from trainguard.adapters.stored_form import stored_row
 from trainguard.engine.messages.sqs_messages import Message
 from trainguard.layout import hour_folder
+from trainguard.ports import Services
 from trainguard.records import NodeRecord, RuleRow, StreamKey
 from trainguard.running_costs.item_sizes import READ_BYTES, UNIT_BYTES, node_bytes
 from trainguard.running_costs.operating import estimate
@@ -60,8 +61,11 @@ OF_THE_TICK = {"Jobs.urgent", "Jobs.calm"}
 OF_THE_JOB = {"ProfileObjects.put"}
 
 
-class Counts(Counter[str]):
+class Counts(dict[str, float]):
     """Amounts by the unit that AWS bills, as `UnitPrices` names it."""
+
+    def __missing__(self, unit: str) -> float:
+        return 0.0
 
     def write(self, size: int) -> None:
         """Count a write of an item."""
@@ -155,18 +159,30 @@ JOBS = {
 """What a call bills; those of items are counted by their sizes. A change of `Active` moves an entry of the index."""
 
 
+class CountedWorld(MemoryWorld):
+    """A world whose functions log as deployed ones do."""
+
+    def __init__(self, journal: LateVerdicts) -> None:
+        super().__init__()
+        self._as_deployed = journal
+
+    @property
+    def services(self) -> Services:
+        return replace(super().services, journal=self._as_deployed)
+
+
 class CountedNetwork(Network):
     """Delivers messages, and counts what is billed for them beside calls of stores."""
 
     def __post_init__(self) -> None:
         self.counts = Counts()
         self.log = io.StringIO()
+        self._metrics = Metrics(namespace="TrainGuard", service="evaluate_objects")
+        self._journal = LateVerdicts(PowertoolsJournal(logger=Logger(stream=self.log), metrics=self._metrics))
+        self.world = CountedWorld(self._journal)
         faults = self.world.faults
         self.world.nodes = self.nodes = WeighedNodes(faults=faults, counts=self.counts)
         self.world.rows = WeighedRows(faults=faults, counts=self.counts)
-        self._metrics = Metrics(namespace="TrainGuard", service="evaluate_objects")
-        self._journal = LateVerdicts(PowertoolsJournal(logger=Logger(stream=self.log), metrics=self._metrics))
-        self.world.journal = self._journal
         super().__post_init__()
 
     def deliver(self, messages: list[Message]) -> None:
@@ -208,7 +224,7 @@ def minute_of(random: np.random.Generator, index: int, node: int) -> bytes:
 @cache
 def counted(nodes: int, *, is_large: bool) -> tuple[Counts, int]:
     """Return what an hour bills, functions' time left out, and the largest item of a node."""
-    network = CountedNetwork(MemoryWorld())
+    network = CountedNetwork()
     description = replace(describe({}), instance_count=nodes, framework_profiling=False)
     interval_ms = 500 if is_large else 15_000
     network.world.training_jobs.set(replace(description, profiling_interval_ms=interval_ms))

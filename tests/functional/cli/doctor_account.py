@@ -345,7 +345,8 @@ def _stores() -> dict[Question, Answer]:
 
     def attributes(given: Given) -> dict[str, Any]:
         depths = {"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesNotVisible": "0"}
-        return {"Attributes": depths | {"Policy": json.dumps(policies[given["QueueUrl"]])}}
+        known = depths | {"Policy": json.dumps(policies[given["QueueUrl"]])}
+        return {"Attributes": {name: known[name] for name in given["AttributeNames"]}}
 
     return {
         ("dynamodb", "DescribeTable"): table,

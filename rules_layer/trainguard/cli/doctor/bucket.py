@@ -92,7 +92,8 @@ def grade_notifications(configured: Mapping[str, Any], site: Site) -> CheckResul
         return NOTIFICATIONS.ok("the bucket notifies the queue of new objects")
     if _EVENT_BRIDGE in configured:
         return NOTIFICATIONS.ok("the bucket announces new objects to EventBridge")
-    missing = {_QUEUES: [*queues, {"QueueArn": _queue(site), "Events": [_CREATED]}]} if is_own else {_EVENT_BRIDGE: {}}
+    ours = {"QueueArn": _queue(site), "Events": [_CREATED]}
+    missing: dict[str, Any] = {_QUEUES: [*queues, ours]} if is_own else {_EVENT_BRIDGE: {}}
     whole = msgspec.json.encode({**configured, **missing}).decode()
     words = ("--bucket", site.bucket, "--notification-configuration", whole)
     target = "the queue" if is_own else "EventBridge"

@@ -68,7 +68,9 @@ def test_given_notifications_to_others_alone_when_examined_then_the_command_keep
     (finding,) = of_check(examined(bucket=bucket), "notifications")
     words = shlex.split(str(finding.command))
     written = json.loads(words[words.index("--notification-configuration") + 1])
-    ours = {"QueueConfigurations": [THEIRS, OURS]} if bucket is None else {"EventBridgeConfiguration": {}}
+    ours: dict[str, Any] = (
+        {"QueueConfigurations": [THEIRS, OURS]} if bucket is None else {"EventBridgeConfiguration": {}}
+    )
     assert written == {"QueueConfigurations": [THEIRS], **ours}
 
 
