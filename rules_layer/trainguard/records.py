@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
 from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity, severity_rank
 from trainguard.job_limits import reached_limits
-from trainguard.job_policy import EVALUATION_EVERY_S, MOST_NODES_EACH_MINUTE, JobPolicy
+from trainguard.job_policy import MOST_NODES_EACH_MINUTE, JobPolicy
 from trainguard.layout import ProfileRoot
 from trainguard.statuses import AlertKind as AlertKind
 from trainguard.statuses import JobStatus as JobStatus

@@ -23,7 +23,8 @@ from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJob
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
-from trainguard.job_policy import EVALUATION_EVERY_S, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:

@@ -59,7 +59,10 @@ def gpu_advice(held: Held, view: NodeView) -> str:
 def _advice(who: str, cost: str, *, closed: bool) -> str:
     holders = "a job that hangs, a script that does not exit, a notebook or a waiting server"
     if closed:
-        return f"Find out what {who} waited for: {holders} holds memory like this; {cost}"
+        return (
+            f"Find out what {who} waited for, and let the next run end the process when its work is done: {holders} "
+            f"holds memory like this; {cost}"
+        )
     return (
         f"Save what is needed, then end {who} or stop the job: {holders} holds the memory, and nvidia-smi there names "
         f"it; {cost}"

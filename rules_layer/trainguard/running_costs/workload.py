@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainguard.job_policy import EVALUATION_EVERY_S
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
 
 MINUTES_AN_HOUR = 60
 CORES_A_GPU = 12

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.options import AsJson, region_option
-from trainguard.job_policy import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
+from trainguard.evaluation_interval import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
 
 
 def cost(
