@@ -29,6 +29,7 @@ def show_percentage_points(value: float) -> str:
 _FAULTS = {
     "bad_objects": ("object that could not be read", "objects that could not be read"),
     "files_of_other_kinds": ("file of another kind", "files of other kinds"),
+    "streams_left_out": ("stream left out", "streams left out"),
     "captures_passed_over": ("capture passed over", "captures passed over"),
 }
 """What one, and several, of a counter are called where its name without an ``s`` does not say it."""
