@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fuzz.mutate import LONGEST, mutated
-from tests.fuzz.targets import Target
+from tests.fuzz.target import Target
 
 MOST_SECONDS = 10.0
 """What one input of at most 200 kB may take."""
@@ -92,8 +92,9 @@ def fuzz(
     for target in targets:
         if not seeds[target.name]:
             raise ValueError(f"target {target.name!r} has no seed")
-        for body in target.seeds():
-            take(target, body, outcome)
+        with target.around():
+            for body in target.seeds():
+                take(target, body, outcome)
     with bounded():
         turns = max(1, round(seconds / (10.0 * len(targets))))
         for turn in range(turns):
@@ -105,9 +106,10 @@ def fuzz(
 
 def _turn(target: Target, seeds: Sequence[bytes], name: str, seconds: float, outcome: Outcome) -> None:
     rng = random.Random(hashlib.sha256(f"{name}/{target.name}".encode()).digest())  # noqa: S311 - a test
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        take(target, mutated(rng.choice(seeds), rng, seeds), outcome)
+    with target.around():
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            take(target, mutated(rng.choice(seeds), rng, seeds), outcome)
 
 
 def _sum(outcome: Outcome) -> str:
