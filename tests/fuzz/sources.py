@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.target import Target, documents, of_document
+from tests.fuzz.target import Target, documents, of_answer, of_document
 from trainguard.config.container import container_code, rule_request
 from trainguard.config.debugger_hook import CollectionConfig, DebuggerHookConfig
 from trainguard.config.profiler_config import ProfilerConfig
@@ -81,8 +81,9 @@ def _settings(kinds: Mapping[str, Callable[..., Any]]) -> Callable[[Any], object
 
 def _launch(given: Any) -> object:
     chosen = given if isinstance(given, dict) else {}
-    collections = chosen.get("collections")
-    configs = [CollectionConfig(*each) for each in collections if isinstance(each, list) and len(each) == 2]
+    listed = chosen.get("collections")
+    pairs = [each for each in listed if isinstance(each, list) and len(each) == 2] if isinstance(listed, list) else []
+    configs = [CollectionConfig(*each) for each in pairs]
     hook = DebuggerHookConfig(chosen.get("output"), None, chosen.get("hook"), configs)
     profile = ProfilerConfig(chosen.get("output"), chosen.get("interval"))
     code = container_code("Rule", chosen.get("source"), chosen.get("rule"))
@@ -108,7 +109,7 @@ SOURCE_TARGETS = (
     Target(
         "MLflow server",
         lambda: unpacked("mlflow/replies.json.xz"),
-        of_document(lambda replies: delivered(read_server_run(_Server(replies), "https://mlflow", "run"))),
+        of_answer(lambda replies: delivered(read_server_run(_Server(replies), "https://mlflow", "run"))),
     ),
     Target("MLflow folder", _run_folder, of_document(_folder)),
     Target(

@@ -12,7 +12,7 @@ import numpy as np
 from tests.fuzz.functions import FUNCTION_TARGETS
 from tests.fuzz.sources import DATA, SOURCE_TARGETS, delivered, unpacked
 from tests.fuzz.stored import STORED_TARGETS
-from tests.fuzz.target import Target, documents, of_document
+from tests.fuzz.target import Target, documents, of_answer, of_document
 from tests.sources.test_logs_and_tables import logged, report
 from tests.support import xplanes
 from tests.support.kernel_traces import real_names, real_text
@@ -47,6 +47,8 @@ from trainguard.tensors.scalars.event_file import read_scalars
 from trainguard.tensors.scalars.trainer_files import read_metrics_csv, read_trainer_state
 
 AT = 1_800_000_000.0
+
+
 def _trace(name: str, body: bytes) -> object:
     return rank_profile(read_any(name, partial(io.BytesIO, body)))
 
@@ -77,20 +79,17 @@ class _Answers:
 
     place = "http://service"
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
 
     def get(self, path: str, query: Any) -> Any:
-        """Return the answer, as JsonApi does with a body that is JSON."""
+        """Return the answer."""
         del path, query
-        try:
-            return json.loads(self._body)
-        except (ValueError, RecursionError):
-            return {}
+        return self._answer
 
 
-def _prometheus(body: bytes) -> object:
-    return delivered(read_job(_Answers(body), "job", "", TimeRange(AT, AT + 600.0, 15.0)))
+def _prometheus(answer: Any) -> object:
+    return delivered(read_job(_Answers(answer), "job", "", TimeRange(AT, AT + 600.0, 15.0)))
 
 
 _SERIES = [{"metric": {"Hostname": "n1", "instance": "n1:9400", "gpu": "0", "mode": "idle", "cpu": "0"}}]
@@ -112,6 +111,8 @@ EVENT = {
 QUEUED = {"Records": [{"messageId": "m", "body": json.dumps(EVENT), "attributes": {"ApproximateReceiveCount": "1"}}]}
 JOB_FILE = {"schema_version": 1, "name": "job", "status": "InProgress", "instance_count": 4, "started_at": 1795248000}
 JOB_FILE |= {"settings": {"muted": "all"}, "tags": {"a": "b"}, "instance_type": "ml.p4d.24xlarge"}
+
+
 def _table(body: bytes) -> object:
     mapping, _, rows = body.partition(b"\x1e")
     return delivered(read_table("t.csv", rows.decode(errors="replace").splitlines(), read_mapping("m", mapping), "t"))
@@ -174,7 +175,7 @@ TARGETS = (
         lambda body: delivered(read_run_file("run.wandb", io.BytesIO(body))),
     ),
     Target("MLflow database", lambda: unpacked("mlflow/mlflow.db.xz"), _database),
-    Target("PromQL answer", documents(PROM), _prometheus),
+    Target("PromQL answer", documents(PROM), of_answer(_prometheus)),
     Target("table", lambda: [MAPPING + b"\x1e" + TABLE], _table),
     Target(
         "neuron-monitor",

@@ -22,7 +22,9 @@ from tests.mutation.mutants import Mutant, count_of, mutant_of
 from tests.mutation.plugin import FILE, SOURCE
 
 PACKAGE = Path("rules_layer/trainguard")
-ROOMS = tuple(str(PACKAGE / room) for room in ("engine/", "families/", "rules/", "actions/", "state/", "adapters/dynamodb_"))
+ROOMS = tuple(
+    str(PACKAGE / room) for room in ("engine/", "families/", "rules/", "actions/", "state/", "adapters/dynamodb_")
+)
 TESTS = ("tests/unit", "tests/functional", "tests/property", "tests/families", "tests/faults")
 MOST_TESTS_S = 60.0
 """So much time of tests, without a mutant, is spent on one."""

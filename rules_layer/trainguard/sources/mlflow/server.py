@@ -34,6 +34,7 @@ def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
     said = _mapping(api.get("runs/get", {"run_id": identity}), "run", server)
     info = _mapping(said, "info", server)
     metrics = _mapping(said, "data", server, otherwise={}).get("metrics", [])
+    metrics = metrics if isinstance(metrics, list) else []
     keys = sorted({each["key"] for each in metrics if isinstance(each, dict) and isinstance(each.get("key"), str)})
     experiment = info.get("experiment_id")
     link = f"{server}/#/experiments/{experiment}/runs/{identity}" if server and str(experiment).isalnum() else None
@@ -61,17 +62,21 @@ def _user(info: Mapping[str, Any], data: Any) -> str:
 def _values(api: JsonApi, server: str, identity: str, keys: list[str]) -> Iterator[Logged | None]:
     left = MOST_VALUES
     for key in keys:
-        token = ""
+        token: Any = ""
         while left >= 0:
             query = {"run_id": identity, "metric_key": key, "max_results": str(_PAGE)}
             answer = api.get("metrics/get-history", {**query, "page_token": token} if token else query)
             if not isinstance(answer, dict):
                 raise ProfileSourceError(server, f"the history of {key!r} is no object, expected an answer of MLflow")
             found = answer.get("metrics", [])
+            if not isinstance(found, list):
+                raise ProfileSourceError(
+                    server, f"the history of {key!r} has no list of metrics, expected one of MLflow"
+                )
             left -= len(found)
             yield from (_value(each) for each in found)
-            before, token = token, answer.get("next_page_token") or ""
-            if not token or not found or token == before:
+            before, token = token, answer.get("next_page_token")
+            if not isinstance(token, str) or not token or not found or token == before:
                 break
 
 
