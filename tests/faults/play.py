@@ -40,7 +40,7 @@ END_KEY = f"{JOB}/profiler-output/system/training_job_end.ts"
 
 
 class Play:
-    """One trial in the making; ``run`` plays it to its end. ``reached`` are the operations that functions have called."""
+    """One trial in the making; ``run`` plays it to its end. ``reached`` are the operations that functions called."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial

@@ -70,9 +70,7 @@ def _values(api: JsonApi, server: str, identity: str, keys: list[str]) -> Iterat
                 raise ProfileSourceError(server, f"the history of {key!r} is no object, expected an answer of MLflow")
             found = answer.get("metrics", [])
             if not isinstance(found, list):
-                raise ProfileSourceError(
-                    server, f"the history of {key!r} has no list of metrics, expected one of MLflow"
-                )
+                raise ProfileSourceError(server, f"the metrics of {key!r} are no list, expected those of MLflow")
             left -= len(found)
             yield from (_value(each) for each in found)
             before, token = token, answer.get("next_page_token")
