@@ -173,19 +173,24 @@ def grown(hours: list[Hour], warm: int) -> list[str]:
     return found
 
 
+def _shown(number: int, hour: Hour) -> str:
+    by_function = ", ".join(f"{name} {count / HOUR:,.0f}" for name, count in hour.log_bytes.items())
+    called = ", ".join(f"{name} {count}" for name, count in hour.invocations.items())
+    return (
+        f"hour {number}: {hour.items} items, {hour.item_bytes:,} bytes; the code holds {hour.held_bytes:,} bytes, the "
+        f"process {hour.rss_mib:.0f} MiB; {hour.log_bytes.total() / HOUR:,.0f} log bytes an object ({by_function}); "
+        f"invocations: {called}"
+    )
+
+
 def main(minutes: int = DAY, warm: int = WARM) -> int:
     """Run, print what each hour left, and return 1 when something has grown."""
+    screen = sys.stdout
     tracemalloc.start()
     with soaking() as soak:
-        hours = soak.run(minutes)
-    for number, each in enumerate(hours, 1):
-        total = sum(each.log_bytes.values()) / HOUR
-        by_function = ", ".join(f"{name} {count / HOUR:,.0f}" for name, count in each.log_bytes.items())
-        called = ", ".join(f"{name} {count}" for name, count in each.invocations.items())
-        print(
-            f"hour {number}: {each.items} items, {each.item_bytes:,} bytes; code holds {each.held_bytes:,} bytes, "
-            f"process {each.rss_mib:.0f} MiB; log bytes an object {total:,.0f} ({by_function}); called {called}"
-        )
+        for number in range(1, minutes // HOUR + 1):
+            hours = soak.run(HOUR)
+            print(_shown(number, hours[-1]), file=screen, flush=True)
     found = grown(hours, warm // HOUR)
     print("\n".join(found) or "nothing grows")
     return int(bool(found))
