@@ -25,12 +25,14 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 16,18,19,20,21,23,25
 
 VENV := .venv/bin
 TORCH := build/torch
+# W&B and MLflow, which make inputs of tests: an environment of their own.
+TOOLS := build/tools
 AUDIT := build/audit
 PYTEST := $(VENV)/python -m pytest
 CDK := node_modules/.bin/cdk
 INSTALLED := .venv/.installed node_modules/.installed
 
-.PHONY: help install lint format unit test test-torch verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
+.PHONY: help install lint format unit test test-tools test-torch verdicts goals bench scale soak bench-collector bench-hta bench-smdebug thorough fuzz mutants snapshot reference audit docs demo demo-collect emulator synth deploy release destroy clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,10 +63,10 @@ format: install  ## Repair style and format where that is safe
 	$(VENV)/ruff format .
 
 unit: install  ## Run the unit tests, in less than a minute
-	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not verdicts"
+	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not tools and not verdicts"
 
 test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not verdicts"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not tools and not verdicts"
 
 $(TORCH)/.installed: tests/torch/requirements.lock
 	"$(UV)" venv --quiet --clear --python $(VENV)/python $(TORCH)
@@ -73,6 +75,14 @@ $(TORCH)/.installed: tests/torch/requirements.lock
 
 test-torch: install $(TORCH)/.installed  ## Run the recorder's tests with torch, which lies in an environment of its own
 	PYTHONPATH=.:collector:rules_layer $(TORCH)/bin/python -m pytest tests/torch -n $(WORKERS) --dist loadgroup -m torch
+
+$(TOOLS)/.installed: tests/tools/requirements.lock
+	"$(UV)" venv --quiet --clear --python $(VENV)/python $(TOOLS)
+	"$(UV)" pip install --quiet --require-hashes --python $(TOOLS)/bin/python -r $<
+	@touch $@
+
+test-tools: install $(TOOLS)/.installed  ## Make inputs of tests with W&B and MLflow themselves, and read them
+	$(PYTEST) tests/tools -n 0 -m tools
 
 thorough: install  ## Run property tests with 10,000 examples each, TRIALS=20000 of faults, and each fuzz target
 	TRIALS=$(TRIALS) $(PYTEST) -n $(WORKERS) --dist worksteal -m thorough

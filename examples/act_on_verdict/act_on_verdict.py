@@ -3,16 +3,19 @@
     trainguard verdict my-job --json | python act_on_verdict.py slurm 4711
     python act_on_verdict.py kubernetes training/bert --dry-run < verdict.json
 
-It acts only on the word ``idle`` of high certainty. Anything else, also a document that cannot be read, means that the
-job is active. Exit code 0: the job was left alone or ended. 1: the scheduler refused.
+It acts only on the word ``idle`` of high certainty, in a document that is a few minutes old at most and of a job that
+runs. Anything else, also a document that cannot be read, means that the job is active. Exit code 0: the job was left
+alone or ended. 1: the scheduler refused.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from typing import Any
+
+from asking import is_fresh, is_idle
 
 REASON = "TrainGuard: no GPU of the job works"
 
@@ -46,11 +49,6 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
 }
 
 
-def is_idle(document: Any) -> bool:
-    """Whether a verdict says for sure that the job does nothing."""
-    return isinstance(document, dict) and document.get("verdict") == "idle" and document.get("certainty") == "high"
-
-
 def main(words: list[str], text: str) -> int:
     """Act on a verdict; return the exit code."""
     parser = argparse.ArgumentParser(description="End an idle job by TrainGuard's verdict, read from stdin.")
@@ -60,16 +58,16 @@ def main(words: list[str], text: str) -> int:
     asked = parser.parse_args(words)
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
-    if not is_idle(document):
+    if not (isinstance(document, dict) and is_fresh(document, None, time.time()) and is_idle(document)):
         sys.stdout.write("The job is left alone.\n")
         return 0
     command = COMMANDS[asked.scheduler](asked.job)
     if asked.dry_run:
         sys.stdout.write(" ".join(command) + "\n")
         return 0
-    return 1 if subprocess.run(command, check=False).returncode else 0  # noqa: S603  # Its words are ours.
+    return 1 if subprocess.run(command, check=False).returncode else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from constructs import Construct
 
 from infra.constructs import kernels_machine
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
-from infra.constructs.policy import allow
+from infra.constructs.policy import allow, training_jobs
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
 from trainguard.kernels.captures.keys import TRACE_READS
@@ -118,6 +118,7 @@ class Captures(Construct):
                     # Without a condition on prefixes: S3 calls a digest that is missing forbidden, else.
                     allow("ListCaptures", ["s3:ListBucket"], [bucket]),
                     allow("SendTask", ["sqs:SendMessage"], [task_queue.queue_arn]),
+                    allow("DescribeJob", ["sagemaker:DescribeTrainingJob"], [training_jobs(self)]),
                 ],
                 environment={"TASK_QUEUE_URL": task_queue.queue_url},
                 timeout_s=900,

@@ -85,6 +85,7 @@ ACCEPTED = (
     Accepted("Actions/DecideStop/Function/Resource", _NO_DLQ, _CALLED_BY_MACHINE),
     Accepted("Actions/FireRole/Resource", _ALL, _LOG_DELIVERY + _AND_LOOKS),
     Accepted("Actions/FireRole/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_STOP),
+    Accepted("Captures/JoinCapture/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(_TRAINING_JOBS), _ANY_JOB_READ),
     Accepted(
         "Evaluation/EvaluateObjects/Function/Resource",

@@ -16,7 +16,8 @@ class VerdictEndpoint(Construct):
     function : TrainGuardFunction
         It may read jobs and rows, and nothing else.
     url : str
-        Where it answers; a caller needs ``lambda:InvokeFunctionUrl`` on the function, and signs its requests.
+        Where it answers; a caller needs ``lambda:InvokeFunctionUrl`` and ``lambda:InvokeFunction`` on the function, and
+        signs its requests.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, platform: FunctionPlatform, storage: Storage) -> None:

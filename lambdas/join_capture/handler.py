@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.environment import JoinCaptureEnvironment, load_environment
+from trainguard.adapters.job_facts import SageMakerJobFacts
 from trainguard.adapters.report_wiring import profile_objects
 from trainguard.adapters.sqs_tasks import SqsTaskQueue
 from trainguard.report.captures.join import CaptureJoiner
@@ -18,8 +19,9 @@ from trainguard.report.captures.plan import CaptureCall
 
 logger = Logger()
 environment = load_environment(JoinCaptureEnvironment, os.environ, function="join_capture")
-tasks = SqsTaskQueue(client=Clients().sqs, queue_url=environment.task_queue_url)
-joiner = CaptureJoiner(objects=profile_objects())
+clients = Clients()
+tasks = SqsTaskQueue(client=clients.sqs, queue_url=environment.task_queue_url)
+joiner = CaptureJoiner(objects=profile_objects(), facts=SageMakerJobFacts(client=clients.sagemaker))
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -337,8 +337,20 @@ class NoProfileError(ProfileSourceError):
     """A place without a profile: nothing that a rule could judge."""
 
     def __init__(self, place: str) -> None:
-        expected = "expected a profiler-output folder with system/ or framework/ in it"
+        expected = (
+            "expected a profiler-output folder with system/ or framework/ in it, or what training saved: debug-output, "
+            "event files of TensorBoard, trainer_state.json, or a CSV log with a column step or epoch and one "
+            "such as loss"
+        )
         super().__init__(place, f"holds no profile, {expected}")
+
+
+class UnreadableRunError(ProfileSourceError):
+    """A run of which nothing is left: ``parts`` of it, one or more, were damaged."""
+
+    def __init__(self, place: str, reason: str, parts: int) -> None:
+        self.parts = parts
+        super().__init__(place, reason)
 
 
 class WorkerDiedError(TrainGuardError):

@@ -7,6 +7,7 @@ from trainguard.layout import ProfileRoot
 
 REPORT_JSON = "report.json"
 REPORT_PAGE = "report.html"
+KERNEL_PAGE = "kernels.html"
 
 _CONSOLES = {
     "aws": "https://{region}.console.aws.amazon.com",
@@ -38,6 +39,11 @@ def report_links(*, job: str, arn: str, bucket: str, prefix: str) -> ReportLinks
     folder = ProfileRoot.of_job(prefix, job).report
     place = f"s3://{bucket}/{folder}"
     return ReportLinks(place + REPORT_JSON, place + REPORT_PAGE, _console(arn, bucket, folder + REPORT_PAGE))
+
+
+def kernel_page_link(*, job: str, arn: str, bucket: str, prefix: str) -> str | None:
+    """Return the console's page of a job's ``kernels.html``; None where the job's ARN does not say which console."""
+    return _console(arn, bucket, ProfileRoot.of_job(prefix, job).report + KERNEL_PAGE)
 
 
 def open_command(job: str) -> str:

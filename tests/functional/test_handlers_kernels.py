@@ -67,6 +67,8 @@ def test_given_a_settled_capture_when_its_execution_runs_then_the_row_fires_and_
     assert (
         f"<h1><bdi>{JOB}</bdi></h1>" in deployment.world.objects.get(BUCKET, f"{REPORT}kernels.html", 1 << 24).decode()
     )
+    facts = json.loads(deployment.world.objects.get(BUCKET, f"{REPORT}kernels.json", 1 << 24))["job_facts"]
+    assert (facts["arn"].endswith(f":training-job/{JOB}"), facts["status"]) == (True, "InProgress")
     fired = [each["rule"] for each in deployment.world.started().values()]
     assert "kernels/LateRank" in fired
 

@@ -182,6 +182,7 @@ EXPECTED: dict[str, Grants] = {
     | grants(f"{BUCKET}/*/rule-output/TrainGuardReport/kernels.*", "s3:PutObject")
     | grants(BUCKET, "s3:ListBucket")
     | grants(EVALUATION_QUEUE, "sqs:SendMessage")
+    | grants(TRAINING_JOBS, "sagemaker:DescribeTrainingJob")
     | logs("CapturesJoinCapture"),
     "ActionsDeliveryRole": grants(
         "arn:{AWS::Partition}:logs:{AWS::Region}:{AWS::AccountId}:log-group:"

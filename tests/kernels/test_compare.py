@@ -13,6 +13,8 @@ from tests.support.kernel_ranks import job
 from tests.support.kernel_traces import BF16_GEMM, FP32_GEMM, NCCL, TraceWriter, judged, real_names, real_profile
 from trainguard.cli.main import app
 from trainguard.kernels.document import KernelProfiles, RankProfile
+from trainguard.kernels.entries import OperatorEntry
+from trainguard.kernels.inputs import short_shapes
 from trainguard.kernels.ranks.compare import MOST_ENTRIES, compared
 from trainguard.kernels.ranks.entries import Comparison
 
@@ -63,8 +65,35 @@ def test_ranks_are_paired_by_number_and_the_others_are_named() -> None:
     assert said.notes == [
         "Only this profile has rank 2.",
         "Only the other profile has rank 0.",
-        "1 traces say no rank, and are not compared.",
+        "1 trace without a rank is not compared.",
     ]
+
+
+def test_operators_are_joined_by_name_where_a_profile_has_no_shapes() -> None:
+    """One profile records shapes, the other does not: nothing came or went."""
+    (rank,) = job([6_000.0])
+    one = OperatorEntry(
+        name="aten::mm", shapes="[[64,512],[512,8],[]]", count=10, kernel_ns=8_000_000, precision="fp32", flops=None,
+        bytes=None, tflops=None, gb_per_s=None, roofline_share=None, bound=None,
+    )  # fmt: skip
+    other = replace(one, shapes="[[8,8]]", kernel_ns=4_000_000)
+    shaped, bare = replace(rank, operators=[one, other]), replace(rank, operators=[replace(one, shapes="", count=20)])
+    (both,) = beside([shaped], [bare]).ranks
+    assert [(each.name, each.shapes, each.change) for each in both.operators] == [("aten::mm", "", "faster")]
+    assert both.operators[0].before_ns == 2_400_000
+    (both,) = beside([shaped], [replace(rank, operators=[one])]).ranks
+    assert [(each.shapes, each.change) for each in both.operators] == [
+        ("[[8,8]]", "gone"),
+        ("[[64,512],[512,8],[]]", "same"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "short"),
+    [("[[64,512],[],[512]]", "64x512, 512"), ("[[[1,2],[3]],[4]]", "…, 4"), ("", ""), ("{}", ""), ("[[", "")],
+)
+def test_a_short_shape(shapes: str, short: str) -> None:
+    assert short_shapes(shapes) == short
 
 
 @given(st.sampled_from(real_names()), st.sampled_from(real_names()))

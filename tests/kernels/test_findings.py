@@ -23,13 +23,19 @@ from tests.support.kernel_faults import (
     underfilled,
     unlaunched,
 )
-from tests.support.kernel_traces import TraceWriter, ids, judged, real_profile
-from trainguard.kernels.kernel_names import Precision, classify
+from tests.support.kernel_traces import A100, NCCL, TraceWriter, ids, judged, real_profile
+from trainguard.kernels.kernel_names import Precision, classify, communicates
 
 REAL = {
-    "a100_ddp2_rank0_nccl_ns": ({"GpuBusyLow", "LaunchBound", "LowPrecisionUnused"}, {"ExposedCommunication"}),
+    "a100_ddp2_rank0_nccl_ns": (
+        {"GpuBusyLow", "LaunchBound", "LowPrecisionUnused"},
+        {"ExposedCommunication", "TensorCoresIdle"},
+    ),
     "a100_rank3of8_diff_control": ({"ExposedCommunication"}, {"GpuBusyLow", "LaunchBound"}),
-    "mi300_resnet_ddp8_rank0_stack": ({"ExposedCommunication", "QueueFull"}, {"SyncStall", "GpuBusyLow"}),
+    "mi300_resnet_ddp8_rank0_stack": (
+        {"ExposedCommunication", "QueueFull"},
+        {"SyncStall", "GpuBusyLow", "TensorCoresIdle"},
+    ),
     "pair_rank-0": ({"ExposedCommunication", "GpuBusyLow"}, {"LaunchBound"}),
     "pair_rank-1": ({"ExposedCommunication", "GpuBusyLow"}, {"LaunchBound"}),
     "resnet50_workers0": ({"LoaderBound", "TensorCoresIdle", "SmallKernelStorm"}, {"LaunchBound", "SyncStall"}),
@@ -146,11 +152,78 @@ def test_few_steps_lower_the_confidence() -> None:
         ("Cijk_Ailk_Bjlk_BBS_BH_MT32x32x64_MI16x16x16x1", Precision.BF16, True),
         ("nvjet_tst_128x64_64x8_TNN", Precision.UNKNOWN, True),
         ("triton_poi_fused_add_0", Precision.UNKNOWN, False),
+        ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc", Precision.TF32, True),
+        ("sm86_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", Precision.FP16, True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_stage3_ffma_aligna4", Precision.FP32, False),
+        ("_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel10tfloat32_tENS_9transform", Precision.TF32, True),
+        ("void flash::FlashAttnFwdSm90<flash::Mainloop<2, cutlass::bfloat16_t> >", Precision.BF16, True),
+        ("void flash_fwd_kernel<Traits<64, 128, 4, cutlass::half_t> >", Precision.FP16, True),
+        ("cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6", Precision.FP16, True),
+        ("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32", Precision.BF16, True),
+        ("igemm_fwd_gtcx_nhwc_fp32_bx0_ex0_bt128x128x16", Precision.FP32, True),
+        ("void cudnn::igemm_int8_128x64<signed char>", Precision.INT8, True),
+        ("void fbgemm_gpu::_compute_FP8_quantize_cuda_kernel<float>(float const*)", Precision.FP8, False),
+        (
+            "elementwise_kernel<4, nan_to_num_kernel_cuda(Base&, optional<double>)::{lambda()#2}::{lambda(float)#1}>",
+            Precision.FP32,
+            False,
+        ),
+        ("grid_stride_kernel<float, 4, uniform_kernel<Generator*>(Base&, double, double)>", Precision.FP32, False),
+        ("copy_kernel(Base&)::{lambda()#6}::operator()() const::{lambda(double)#1}, float*>", Precision.FP64, False),
+        ("gpu_kernel<AddFunctor<double> >(Base&)::{lambda(int)#1}>(int, float)", Precision.FP64, False),
+        ("void cub::DeviceRadixSortOnesweepKernel<Policy<long, int, int> >", Precision.INTEGER, False),
     ],
 )
 def test_what_a_name_says(name: str, precision: Precision, tensor_core: bool) -> None:
     says = classify(name)
     assert (says.precision, says.tensor_core) == (precision, tensor_core)
+
+
+def test_tensor_cores_are_those_of_the_precision_s_class() -> None:
+    """AlexNet has a quarter of its convolutions and matrices in TF32, the rest in FP32: worth a remark."""
+    (found,) = (each for each in real_profile("a100_alexnet_cuda_sync").findings if each.id.endswith("CoresIdle"))
+    assert (found.value, found.severity.value) == (0.2537, "low")
+    ddp2 = real_profile("a100_ddp2_rank0_nccl_ns")
+    assert ddp2.tensor_core_ns == ddp2.precision["tf32"] == 38_611_252
+    mi300 = real_profile("mi300_resnet_ddp8_rank0_stack")
+    assert mi300.tensor_core_ns == mi300.eligible_ns == 6_190_997
+
+
+@pytest.mark.parametrize(
+    ("name", "communicating"),
+    [
+        (NCCL, True),
+        ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, vllm::RankSignals)", True),
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>", True),
+        ("void (anonymous namespace)::two_shot_all_reduce_kernel<float, 16, 8>", True),
+        ("all_reduce_two_shot_kernel", True),
+        ("void nvshmemi_transfer_put_kernel", True),
+        ("void deep_ep::internode_ll::dispatch<false, 9>(void*)", True),
+        ("void deep_ep::intranode::combine<__nv_bfloat16, 8>", True),
+        ("triton_poi_fused_all_gather_into_tensor_add_0", False),
+        ("void at::native::dispatch_index_kernel<float>", False),
+        ("void moe::combine_experts<float>", False),
+    ],
+)
+def test_which_kernels_communicate(name: str, communicating: bool) -> None:
+    assert communicates(name) is communicating
+
+
+@pytest.mark.parametrize(
+    ("name", "major", "fires"),
+    [
+        ("NVIDIA A100", 8, True),
+        ("Tesla V100", 7, False),
+        ("AMD Instinct MI300X", 9, True),
+        ("AMD Instinct MI50", 9, False),
+        ("AMD Radeon RX 7900 XTX", 11, False),
+    ],
+)
+def test_low_precision_is_advised_where_the_gpu_has_it(name: str, major: int, fires: bool) -> None:
+    """ROCm's major 9 is a GPU without BF16 as well as one with it."""
+    made = steps(lambda each, start: fp32(each, start, 1.0))
+    made.gpus = [A100 | {"name": name, "computeMajor": major}]
+    assert ("LowPrecisionUnused" in ids(judged(made.text()))) is fires
 
 
 def test_the_operator_says_what_the_name_does_not() -> None:

@@ -221,7 +221,7 @@ def test_given_a_document_when_read_then_rules_with_most_to_win_come_first() -> 
 
 def test_given_no_gpu_or_unread_files_when_read_then_it_is_judged_in_part() -> None:
     made = line(KernelProfiles(source="here", ranks=[real_profile("cpu_only_no_gpu_events")], unread={"a": "broken"}))
-    assert (made.status, made.why) == ("judged in part", "1 files could not be read, no trace has work of a GPU")
+    assert (made.status, made.why) == ("judged in part", "1 file could not be read, no trace has work of a GPU")
     assert (made.findings, made.severity) == ([], None)
 
 

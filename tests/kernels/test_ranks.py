@@ -121,6 +121,29 @@ def test_a_transfer_without_a_size_has_no_speed() -> None:
     assert joined(older).transfers[0].transfer_ns == transfer.transfer_ns
 
 
+def test_two_windows_of_a_rank_are_not_two_ranks() -> None:
+    """Each rank has two traces, the second one 400 s later and with a rank that is slow."""
+    first = [replace(rank, trace=f"{rank.rank}.1", start_unix_ns=10**18) for rank in job(EVEN[:3])]
+    second = [
+        replace(rank, trace=f"{rank.rank}.2", start_unix_ns=10**18 + 400 * 10**9)
+        for rank in job([6_000.0, 6_000.0, 12_000.0])
+    ]
+    across = joined([*second, *first])
+    assert [line.trace for line in across.lines] == ["0.1", "1.1", "2.1"]
+    assert across.findings == []
+    assert "Ranks have several traces: those of one window are compared, 3 others are not." in across.notes
+    assert [line.trace for line in joined([*first[:2], *second]).lines] == ["0.2", "1.2", "2.2"]
+    assert across_ranks([first[0], second[0]]) is None
+
+
+def test_a_cut_rank_without_a_whole_step_is_not_compared() -> None:
+    ranks = job([6_000.0, 6_000.0, 9_000.0])
+    ranks[2] = replace(ranks[2], quality=replace(ranks[2].quality, is_whole=False))
+    across = joined(ranks)
+    assert (len(across.lines), across.findings, across.missing) == (2, [], [])
+    assert across.notes == ["1 trace has no whole step, as the file is cut off, and is not compared."]
+
+
 def test_only_like_ranks_are_compared() -> None:
     across = joined(job([6_000.0, 6_000.0, 9_000.0, 9_000.0], gemms={2: FP32_GEMM, 3: FP32_GEMM}))
     assert [line.like for line in across.lines] == [0, 0, 1, 1]

@@ -65,6 +65,32 @@ def test_arguments_that_begin_as_events_do_are_no_events(monkeypatch: pytest.Mon
     assert set(trace.tally) == {"events", "text_bytes"}
 
 
+def metadata_first(kernels: int) -> bytes:
+    """Names of threads that begin with ``name``, then events that begin with ``ph``, then the first sort again."""
+    made = writer(kernels)
+    named = [
+        {"name": "thread_name", "ph": "M", "pid": 1, "tid": thread, "args": {"name": "a thread"}} for thread in range(9)
+    ]
+    made.events = [*named, *made.events, *named]
+    return made.text()
+
+
+@pytest.mark.parametrize("damage", [(b"", b""), (b'"name": "a thread"', b'"name": "a "thread""'), (b"nn_1", b'"nn"')])
+def test_events_that_begin_with_several_keys_are_told_apart(
+    damage: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each damaged event is lost, and nothing beside it."""
+    monkeypatch.setattr(splitter, "BATCH_BYTES", 300)
+    monkeypatch.setattr(splitter, "MOST_PENDING_BYTES", 3_000)
+    monkeypatch.setattr("trainguard.kernels.unpacking.CHUNK_BYTES", 300)
+    text = metadata_first(40)
+    lost = text.count(damage[0]) if damage[0] else 0
+    trace = read(text.replace(*damage) if lost else text)
+    assert len(trace.gpu) == 40 - (13 if damage[0] == b"nn_1" else 0)
+    assert (trace.tally.get("unreadable_events", 0), trace.base_ns) == (lost, BASE)
+    assert trace.tally.keys() <= {"events", "text_bytes", "unreadable_events"}
+
+
 def test_an_array_of_events_alone_is_a_trace() -> None:
     trace = read(json.dumps(writer().events).encode())
     assert (len(trace.gpu), trace.rank, trace.base_ns) == (40, None, 0)
@@ -112,7 +138,8 @@ DAMAGE = {
     "raw control character": (b'"ampere_sgemm_128x64_nn_1"', b'"am\x01pere"', "repaired_events", 0),
     "number over int64": (b'"stream": 7', b'"stream": 184467440737095516169999', "", 0),
     "number without end": (b'"stream": 7', b'"stream": 1e999', "repaired_events", 0),
-    "bare N/A": (b'"stream": 7', b'"stream": N/A', "unreadable_events", 40),
+    "bare N/A": (b'"stream": 7', b'"stream": N/A', "repaired_events", 0),
+    "bare nan": (b'"stream": 7', b'"stream": -nan', "repaired_events", 0),
     "days long": (b'"dur": 50.5', b'"dur": 700000000000', "bad_times", 40),
     "negative": (b'"dur": 50.5', b'"dur": -3', "bad_times", 40),
     "no time": (b'"dur": 50.5', b'"dur": null', "bad_times", 40),

@@ -113,6 +113,9 @@ def test_what_shapes_do_not_say_has_no_cost(operator: str, inputs: Inputs) -> No
         ("NVIDIA H200", 140, "fp8", 1978.9, 4800, 50),
         ("NVIDIA H200 NVL", 140, "bf16", 835.5, 4800, 50),
         ("NVIDIA B200", 178, "bf16", 2250, 8000, 126),
+        ("NVIDIA GB200", 184, "bf16", 2500, 8000, 126),
+        ("NVIDIA B300 SXM6 AC", 268, "fp8", 4500, 8000, 126),
+        ("NVIDIA L40", 44, "fp16", 181, 864, 96),
         ("NVIDIA A100-SXM4-40GB", 39, "bf16", 312, 1555, 40),
         ("NVIDIA A100-SXM4-80GB", 79, "tf32", 156, 2039, 40),
         ("NVIDIA A100 80GB PCIe", 79, "fp32", 19.5, 1935, 40),
@@ -133,7 +136,7 @@ def test_peaks(name: str, gib: int, precision: str, tflops: float, memory: float
     assert (found.tflops[Precision(precision)], found.memory_gb_per_s, found.cache_mb) == (tflops, memory, cache)
 
 
-@pytest.mark.parametrize("name", ["NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GeForce RTX 4090", ""])
+@pytest.mark.parametrize("name", ["NVIDIA GH200 480GB", "NVIDIA GB300", "NVIDIA GeForce RTX 4090", ""])
 def test_a_gpu_that_is_not_in_the_table_has_no_peaks(name: str) -> None:
     assert peaks_of(Gpu(name=name, memory=80 << 30, capability=(9, 0), sms=132)) is None
 

@@ -11,6 +11,7 @@ import pytest
 from demo.live.stage import subscribe
 from infra.constructs.canary import CANARY_KIND
 from tests.localstack.emulator_kit import until
+from tests.localstack.stack import PATIENCE_S
 from trainguard.canary.profile import RULE
 from trainguard.layout import ProfileRoot
 
@@ -62,10 +63,10 @@ def test_given_a_deployment_when_a_canary_is_planted_then_it_is_found_told_to_ma
                 and report in keys(stack, job)
                 else None
             ),
-            timeout_s=180,
+            timeout_s=PATIENCE_S,
             what=f"alert and report of {job}",
         )
-        until(lambda: "Active" not in item(stack, job), timeout_s=120, what=f"{job} closed")
+        until(lambda: "Active" not in item(stack, job), timeout_s=PATIENCE_S, what=f"{job} closed")
         stack.await_quiet()
         looked = ask(stack, "look")
         sqs = stack.emulator.client("sqs")

@@ -38,6 +38,7 @@ class ReducedStep:
     """A step of gradients of which one reduction each was saved, at hand."""
 
     mode = Mode.GLOBAL
+    timed = True
     names: Sequence[str] = NAMES
 
     def __init__(self, step: int, saved: dict[str, float]) -> None:

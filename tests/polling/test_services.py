@@ -110,6 +110,13 @@ def test_given_the_log_of_a_job_outside_sagemaker_when_read_then_common_forms_ar
     assert [row.values for row in answer.run.scalars] == [{"loss": 0.0}, {"loss": 61.0}]
 
 
+def test_given_a_job_outside_sagemaker_with_expressions_of_its_own_when_read_then_these_find_its_scalars() -> None:
+    own = r"logs stream=train/ metric=custom:loss:\s([0-9.]+) metric=broken:("
+    answer = read(services("logs+/aws/batch/job", Lines()), own, outside=True)
+    assert [dict(row.values) for row in answer.run.scalars] == [{"custom": 0.0}, {"custom": 61.0}]
+    assert any("metric 'broken'" in why for why in answer.run.bad)
+
+
 @dataclass
 class Pages:
     """CloudWatch Logs, which answers in pages."""

@@ -50,6 +50,9 @@ def test_given_any_job_cut_into_any_objects_when_folded_then_the_kept_points_are
     points = SampleWindow(state, 2)
     expected = kept_by_definition(values)
     assert state.kept_total == len(expected)
+    seen = [index for index, value in enumerate(values) if value is not None]
+    missing = sum(STEP_S * (after - before - 1) for before, after in pairwise(seen) if after - before > 3)
+    assert state.missing_s == missing
     np.testing.assert_allclose(points.times, 1_000.0 + STEP_S * np.array(expected[-CAPACITY:]))
     assert points.gpu_utilization[:, 0].tolist() == [values[index] for index in expected[-CAPACITY:]]
     counts = np.bincount([int(values[index]) for index in expected], minlength=101)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -140,6 +141,19 @@ def test_given_60_s_sampling_when_two_objects_hold_one_sample_each_then_the_inte
     unknown = estimate_interval_s(first, None, None)
     assert unknown is None
     assert estimate_interval_s(second, unknown, 0.0) == 60.0
+
+
+@pytest.mark.parametrize("interval_s", [0.1, 0.25, 0.5, 0.9, 1.0, 1.2, 4.0, 5.0, 12.0, 30.0, 50.0, 60.0, 70.0, 90.0])
+def test_given_any_interval_when_objects_of_a_minute_are_read_then_it_is_known_within_a_few_percent(
+    interval_s: float,
+) -> None:
+    grid = np.arange(600.0, 3_600.0, interval_s)
+    times = grid + np.random.default_rng(7).uniform(0.0, 0.02 * interval_s, grid.size)
+    found, last = None, None
+    for minute in np.unique(times // 60.0):
+        seen = times[times // 60.0 == minute]
+        found, last = estimate_interval_s(samples([(at, 2, 50.0) for at in seen]), found, last), float(seen[-1])
+    assert found == pytest.approx(interval_s, rel=0.05)
 
 
 def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place() -> None:

@@ -22,6 +22,7 @@ from trainguard.sources.table.mapping import read_mapping
 from trainguard.sources.table.table import NO_DEVICE, NO_NUMBER, NO_SHARE, NO_TIME
 
 AT = 1_800_000_000.0
+PARTS = ((0, "12 %"), (1, "[N/A]"))
 
 
 def gpu(number: int, dimension: str = "GPUUtilization") -> SeriesName:
@@ -114,6 +115,24 @@ def test_given_a_log_of_dynolog_when_read_then_gpus_of_one_moment_make_one_snaps
     ] * 4
 
 
+def test_given_profiling_metrics_of_dynolog_when_read_then_they_are_kept_and_the_engine_stands_for_utilization() -> (
+    None
+):
+    ratios = {"tensorcore_active": "0.25", "hbm_mem_bw_util": "0.5", "graphics_engine_active_ratio": "0.75"}
+    lines = [
+        logged(1.0, {"device": 0, **ratios}),
+        logged(1.0, {"device": 1, "graphics_engine_active_ratio": "0.5", "gpu_device_utilization": 40}),
+    ]
+    run = read_dynolog("log", lines)
+    assert run.snapshots["node-1"][0].values == {
+        SeriesName("gpu", "gpu0.TensorActivityPercent"): 25.0,
+        SeriesName("gpu", "gpu0.DRAMActivityPercent"): 50.0,
+        gpu(0): 75.0,
+        gpu(1): 40.0,
+    }
+    assert run.notes == ["graphics_engine_active_ratio stands for the utilization of gpu0."]
+
+
 def test_given_blank_values_and_broken_lines_when_read_then_they_are_absent_and_counted() -> None:
     lines = [
         logged(1.0, {"device": 0, "gpu_device_utilization": 9_223_372_036_854_775_792, "dcgm_error": 1}),
@@ -149,6 +168,13 @@ def test_given_what_nvidia_smi_wrote_when_read_then_no_mapping_is_needed(tmp_pat
     memory = {SeriesName("gpu", f"gpu{each}.MemoryUsedBytes"): 2.0**30 for each in range(2)}
     assert [each.values for each in snapshots] == [{gpu(0): 0.0, gpu(1): 10.0, **memory}] * 5
     assert (run.bad, run.interval_s) == ({}, 10.0)
+
+
+def test_given_a_gpu_without_any_value_when_a_table_is_read_then_a_note_names_it(tmp_path: Path) -> None:
+    head = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
+    rows = [f"2027/01/15 08:00:0{n}.000, {gpu}, {value}, [N/A]\n" for n in range(3) for gpu, value in PARTS]
+    run = table(tmp_path, head + "".join(rows))
+    assert run.notes == ["The table has lines of gpu1, and no value in any of them."]
 
 
 def test_given_a_mapping_when_a_table_is_read_then_columns_are_series_and_scalars_of_nodes(tmp_path: Path) -> None:

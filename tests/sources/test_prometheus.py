@@ -15,7 +15,7 @@ from trainguard.adapters import http_json
 from trainguard.cli.main import app
 from trainguard.errors import PortUnavailableError, ProfileSourceError
 from trainguard.local.services import service_run
-from trainguard.sources.prometheus.job import NO_DEVICE, NO_VALUE, OF_A_PART
+from trainguard.sources.prometheus.job import NO_DEVICE, NO_VALUE, OF_A_PART, OF_THE_WHOLE, TWICE
 from trainguard.sources.prometheus.range_query import MOST_POINTS
 from trainguard.sources.run import SeriesName, SourceRun
 
@@ -78,7 +78,7 @@ def test_given_values_that_stand_for_none_when_read_then_they_are_absent_and_cou
     cluster = Cluster()
     cluster.add("DCGM_FI_DEV_GPU_UTIL", lambda at: BLANK if at < AT + 60 else 50.0, gpu="0", Hostname="a")
     cluster.add("DCGM_FI_DEV_POWER_USAGE", 140_737_488_355_328.0, gpu="0", Hostname="a")
-    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="0", Hostname="a", GPU_I_ID="3")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="1", Hostname="a", GPU_I_ID="3")
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 50.0, gpu="eth0", Hostname="a")
     run = read(cluster, minutes=2.0)
     assert [each.values for each in run.snapshots["a"]] == [{SeriesName("gpu", "gpu0", "GPUUtilization"): 50.0}] * 5
@@ -97,6 +97,65 @@ def test_given_sm_activity_of_dcgm_when_read_then_its_ratio_is_a_percentage_unde
     cluster.add("DCGM_FI_DEV_GPU_UTIL", 98.0, gpu="1", Hostname="a")
     cluster.add("DCGM_FI_PROF_SM_ACTIVE", 0.05, gpu="1", Hostname="a")
     assert read(cluster).snapshots["a"][0].values[SeriesName("gpu", "gpu1.SMActivityPercent")] == 5.0
+
+
+def test_given_what_dcgm_exporter_writes_by_default_when_judged_then_a_hollow_gpu_is_found(tmp_path: Path) -> None:
+    cluster = Cluster()
+    for name, value in {
+        "DEV_GPU_UTIL": 99.0,
+        "DEV_POWER_USAGE": 110.0,
+        "PROF_PIPE_TENSOR_ACTIVE": 0.0,
+        "PROF_GR_ENGINE_ACTIVE": 0.99,
+        "PROF_DRAM_ACTIVE": 0.01,
+    }.items():
+        cluster.add(f"DCGM_FI_{name}", value, gpu="0", Hostname="a")
+    with served(cluster) as (place, _):
+        asked = f"{place}?start={AT}&end={AT + 3_600}#"
+        result = CliRunner().invoke(app, ["analyze", asked, "--json", "--out", str(tmp_path)])
+    said = json.loads(result.stdout)
+    assert said["fired"] == ["LowGPUUtilization"]
+    [low] = [each for each in said["rules"] if each["rule"] == "LowGPUUtilization"]
+    assert "activity of tensor cores and memory of at most 1 %" in low["reason"]
+    assert any("was asked for a sample of the system metrics each 15.0 s" in note for note in said["notes"])
+    assert any("recorded no SM activity of GPUs" in note for note in said["notes"])
+
+
+def test_given_no_utilization_when_the_engine_s_activity_is_there_then_it_stands_for_it_and_a_note_says_so() -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.02, gpu="0", Hostname="a")
+    cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.5, gpu="1", Hostname="a")
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 90.0, gpu="1", Hostname="a")
+    run = read(cluster)
+    assert run.snapshots["a"][0].values == {
+        SeriesName("gpu", "gpu0", "GPUUtilization"): 2.0,
+        SeriesName("gpu", "gpu1", "GPUUtilization"): 90.0,
+    }
+    assert run.notes == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE stands for the utilization of gpu0 of a."]
+
+
+def test_given_a_divided_gpu_when_read_then_its_own_utilization_of_zero_is_none() -> None:
+    cluster = Cluster()
+    cluster.add("DCGM_FI_DEV_GPU_UTIL", 0.0, gpu="0", Hostname="a")
+    cluster.add("DCGM_FI_DEV_POWER_USAGE", 200.0, gpu="0", Hostname="a")
+    cluster.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9, gpu="0", Hostname="a", GPU_I_ID="3")
+    run = read(cluster, minutes=1.0)
+    assert {name for each in run.snapshots["a"] for name in each.values} == {SeriesName("gpu", "gpu0.PowerWatts")}
+    assert run.bad == {OF_A_PART: 1, OF_THE_WHOLE: 5}
+
+
+@pytest.mark.parametrize("label", ["host.name", "@resource.host.name", "host_name", "rack"])
+def test_given_nodes_by_other_labels_when_read_then_they_are_told_apart_or_counted(label: str) -> None:
+    cluster = Cluster()
+    for host, value in (("a", 0.0), ("b", 97.0)):
+        cluster.add("DCGM_FI_DEV_GPU_UTIL", value, gpu="0", **{label: host})
+    if label != "rack":
+        assert list(read(cluster, minutes=1.0).snapshots) == ["a", "b"]
+        return
+    blind = read(cluster, minutes=1.0)
+    assert (list(blind.snapshots), blind.bad) == (["node-1"], {TWICE: 5})
+    with served(cluster) as (place, _):
+        run = service_run(f"{place}?start={AT}&end={AT + 60}&node_label=rack", {}).read()
+    assert (list(run.snapshots), run.bad) == (["a", "b"], {})
 
 
 @pytest.mark.parametrize(
@@ -156,6 +215,7 @@ def test_given_a_job_of_a_cluster_when_reported_then_it_is_judged(tmp_path: Path
         ("?start=1&end=9&step=0", "at least 1 second"),
         ("?start=1&end=9&step=nan", "at least 1 second"),
         ("?start=1&end=9&begin=4", "has an option 'begin'"),
+        ("?start=1&end=9&node_label=a%22b", "node_label is"),
     ],
 )
 def test_given_a_place_that_says_too_little_when_opened_then_the_error_says_what_is_expected(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +21,9 @@ from trainguard.report.captures.digest import TraceDigester
 from trainguard.report.captures.join import CaptureJoiner
 from trainguard.report.captures.notice import notify_evaluator
 from trainguard.report.captures.plan import CaptureCall, CapturePlanner, TraceItem
+
+if TYPE_CHECKING:
+    from trainguard.kernels.document import JobEntry
 
 ROOT = ProfileRoot("", JOB)
 KEY = StreamKey(JOB, ALL_RANKS, KERNELS)
@@ -59,13 +63,14 @@ class KernelMachine:
 
     def __init__(self, world: MemoryWorld) -> None:
         self.world = world
+        self.facts: dict[str, JobEntry] = {}
         self.dies: set[str] = set()
         self.failing: set[str] = set()
         self.digested: list[str] = []
         self.ran: list[str] = []
         self.planner = CapturePlanner(objects=world.objects)
         self.digester = TraceDigester(objects=world.objects, limits=nullcontext)
-        self.joiner = CaptureJoiner(objects=world.objects)
+        self.joiner = CaptureJoiner(objects=world.objects, facts=self.facts.get)
 
     def run(self, now: float) -> int:
         """Run every execution that was started and has not run; return how many there were."""

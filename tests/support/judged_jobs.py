@@ -41,7 +41,8 @@ JOB = JobRecord(
 class Node:
     """A node of a job: its GPUs, how busy they were (percent), and what was read and not read of it.
 
-    ``paused`` points were left out as pauses, beside 800 that were kept.
+    ``paused`` points were left out as pauses, beside 800 that were kept. ``missing_s`` of its time have no samples, in
+    ``gaps`` as far as these are long.
     """
 
     name: str = "algo-1"
@@ -55,6 +56,8 @@ class Node:
     silent: bool = False
     framework: FrameworkState | None = None
     paused: int = 0
+    missing_s: float = 0.0
+    gaps: Sequence[tuple[float, float]] = ()
 
 
 def judged_job(
@@ -118,7 +121,13 @@ def _system(node: Node) -> SystemState:
     return SystemState(
         interval_s=node.interval_s,
         gpu_names=[f"gpu{index}" for index in range(node.gpus)],
-        kept=SampleWindowState(first_sample_at=START, kept_total=800, idle_time=IdleTime(paused=node.paused)),
+        kept=SampleWindowState(
+            first_sample_at=START,
+            kept_total=800,
+            gaps=[*node.gaps],
+            missing_s=node.missing_s,
+            idle_time=IdleTime(paused=node.paused),
+        ),
         watermark_s=START + node.hours * HOUR_S,
         stored_rules={OverallSystemUsage.name: StoredRule(data=msgspec.msgpack.encode(usage))},
     )

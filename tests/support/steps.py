@@ -59,6 +59,7 @@ class Step:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     too_large: Set[str] = frozenset()
     broken: Set[str] = frozenset()
+    timed: bool = True
 
     @property
     def names(self) -> Sequence[str]:

@@ -20,6 +20,7 @@ from trainguard.tensors.scalars.rows import (
     MOST_PAST_ROWS,
     MOST_SCALARS,
     MOST_SOURCES,
+    Recording,
     ScalarHistory,
     ScalarRow,
     ScalarRows,
@@ -209,10 +210,10 @@ class TestSteps:
 class TestRows:
     def test_a_step_is_complete_when_a_later_one_comes(self) -> None:
         rows, names = ScalarRows(), ScalarNames()
-        assert rows.add("a", 1, NOW, {"loss": 1.0}, names) == []
+        assert rows.add("a", Recording(1, NOW, {"loss": 1.0}), names) == []
         rows = msgspec.json.decode(msgspec.json.encode(rows), type=ScalarRows)
-        assert rows.add("a", 1, NOW + 1, {"lr": 0.5, "val_loss": 2.0}, names) == []
-        complete = rows.add("a", 2, NOW, {"loss": 1.0}, names)
+        assert rows.add("a", Recording(1, NOW + 1, {"lr": 0.5, "val_loss": 2.0}), names) == []
+        complete = rows.add("a", Recording(2, NOW, {"loss": 1.0}), names)
         assert complete == [
             ScalarRow(1, Mode.TRAIN, NOW, {"loss": 1.0, "lr": 0.5}),
             ScalarRow(1, Mode.EVAL, NOW + 1, {"val_loss": 2.0}),
@@ -222,19 +223,20 @@ class TestRows:
 
     def test_steps_that_come_again_are_dropped_and_counted(self) -> None:
         rows, names = ScalarRows(), ScalarNames()
-        complete = [row for step in (1, 2, 3, 4, 2, 3, 4, 5) for row in rows.add("a", step, NOW, {"loss": 1.0}, names)]
+        recorded = [Recording(step, NOW, {"loss": 1.0}) for step in (1, 2, 3, 4, 2, 3, 4, 5)]
+        complete = [row for each in recorded for row in rows.add("a", each, names)]
         assert [row.step for row in [*complete, *rows.finish()]] == [1, 2, 3, 4, 5]
         assert rows.dropped == 2
-        assert rows.add("a", 5, NOW, {"loss": 1.0, "lr": 1.0}, names) == []
+        assert rows.add("a", Recording(5, NOW, {"loss": 1.0, "lr": 1.0}), names) == []
         assert rows.finish() == []
         assert rows.dropped == 4
 
     def test_what_is_kept_is_bounded(self) -> None:
         rows, names = ScalarRows(), ScalarNames()
-        rows.add("a", 1, NOW, {f"s{number}": 1.0 for number in range(MOST_SCALARS + 7)}, names)
+        rows.add("a", Recording(1, NOW, {f"s{number}": 1.0 for number in range(MOST_SCALARS + 7)}), names)
         assert rows.refused == 7
         for number in range(MOST_SOURCES + 3):
-            rows.add(f"source{number}", 1, NOW, {"loss": 1.0}, names)
+            rows.add(f"source{number}", Recording(1, NOW, {"loss": 1.0}), names)
         assert len(rows.newest) == MOST_SOURCES
         assert rows.refused == 7 + 4
 

@@ -5,12 +5,14 @@ import os
 import stat
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "act_on_verdict" / "act_on_verdict.py"
-IDLE = {"verdict": "idle", "certainty": "high"}
+NOW = datetime.now(UTC)
+IDLE = {"verdict": "idle", "certainty": "high", "active": True, "generated_at": NOW.isoformat()}
 
 
 @pytest.fixture
@@ -54,10 +56,14 @@ def test_given_an_idle_job_when_acted_on_then_its_scheduler_ends_it(
 @pytest.mark.parametrize(
     "document",
     [
-        {"verdict": "idle", "certainty": "medium"},
-        {"verdict": "wasted", "certainty": "high"},
-        {"verdict": "unknown"},
-        {"verdict": "a word of a later version", "certainty": "high"},
+        {**IDLE, "certainty": "medium"},
+        {**IDLE, "verdict": "wasted"},
+        {**IDLE, "verdict": "unknown"},
+        {**IDLE, "verdict": "a word of a later version"},
+        {**IDLE, "active": False},
+        {**IDLE, "generated_at": (NOW - timedelta(minutes=30)).isoformat()},
+        {**IDLE, "generated_at": (NOW + timedelta(minutes=30)).isoformat()},
+        {"verdict": "idle", "certainty": "high", "active": True},
         {},
         [],
         "",

@@ -89,7 +89,7 @@ class ServiceSources:
         api = prometheus_api(server, server, self.headers)
         step_s = asked.source.step_s
         over = TimeRange(asked.start, asked.end - step_s, step_s)
-        return read_job(api, asked.job.job, asked.source.matchers, over)
+        return read_job(api, asked.job.job, asked.source.matchers, over, asked.source.node_label)
 
     def _mlflow(self, asked: Asked, server: str) -> SourceRun:
         shown = "" if server.startswith("arn:") else server
@@ -97,7 +97,7 @@ class ServiceSources:
 
     def _logs(self, asked: Asked, group: str) -> Answered:
         job = asked.job
-        definitions, faults = definitions_of(self._defined(job))
+        definitions, faults = definitions_of((*asked.source.metrics, *self._defined(job)))
         reader = ScalarLines(definitions, dict(asked.counted), GuardedSearch())
         run = SourceRun(job.job, _LOG_TOOL)
         stream = asked.source.stream or f"{job.root.job}/"

@@ -6,7 +6,7 @@ rules are given; a rule that is given says its settings. Of the rules over tenso
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from trainguard.config.debugger_hook import DebuggerHookConfig, TensorBoardOutputConfig
 from trainguard.config.debugger_rule import Rule
@@ -76,6 +76,7 @@ def tags(
         When a rule is a container of one's own, a setting is given twice, or SageMaker would not take the tags.
     """
     named = {each["Key"]: each["Value"] for each in others}
+    _check_once(rules)
     given = [_settings_of(rule) for rule in rules] + (
         [CONFIGS[PROFILER_REPORT](**settings).settings] if settings else []
     )
@@ -104,7 +105,7 @@ def create_training_job_arguments(
     profiler_config: ProfilerConfig | None = None,
     rules: Iterable[AnyRule] = (),
     *,
-    debugger_hook_config: DebuggerHookConfig | None = None,
+    debugger_hook_config: DebuggerHookConfig | bool | None = None,
     tensorboard_output_config: TensorBoardOutputConfig | None = None,
     managed_rules: bool = False,
     **tagged: Any,
@@ -117,8 +118,8 @@ def create_training_job_arguments(
         With the ``s3_output_path`` of the stack's bucket.
     rules : iterable
         Of `rule_configs`, ProfilerRule or Rule; containers go into the rule configurations.
-    debugger_hook_config : DebuggerHookConfig, optional
-        The hook saves the collections of the rules too.
+    debugger_hook_config : DebuggerHookConfig or False, optional
+        The hook saves the collections of the rules too. False switches it off, as without it.
     tensorboard_output_config : TensorBoardOutputConfig, optional
     managed_rules : bool
         Have the rules evaluated by SageMaker's own containers too, in an account that still has them.
@@ -133,12 +134,12 @@ def create_training_job_arguments(
     given = [ProfilerRule.sagemaker(rule) if isinstance(rule, RuleConfig) else rule for rule in rules]
     given = [Rule.sagemaker(rule) if isinstance(rule, TensorRuleConfig) else rule for rule in given]
     ours = [rule for rule in given if _config_of(rule) is not None]
-    tensors = {} if debugger_hook_config is None else _tensors(debugger_hook_config, given)
+    hook = _hook(debugger_hook_config, given)
     boards = {} if tensorboard_output_config is None else tensorboard_output_config.to_request_dict()
     sent = [rule for rule in given if managed_rules or _config_of(rule) is None]
     arguments = {
         "ProfilerConfig": {} if profiler_config is None else _placed(profiler_config).to_request_dict(),
-        "DebugHookConfig": tensors,
+        "DebugHookConfig": hook.to_request_dict() if isinstance(hook, DebuggerHookConfig) else {},
         "TensorBoardOutputConfig": boards,
         "Tags": tags(*ours, **tagged),
         "ProfilerRuleConfigurations": [
@@ -153,19 +154,20 @@ def for_estimator(
     profiler_config: ProfilerConfig | None = None,
     rules: Iterable[AnyRule] = (),
     *,
-    debugger_hook_config: DebuggerHookConfig | None = None,
+    debugger_hook_config: DebuggerHookConfig | bool | None = None,
     tensorboard_output_config: TensorBoardOutputConfig | None = None,
     **tagged: Any,
 ) -> dict[str, Any]:
     """Return arguments of an estimator of the SageMaker Python SDK, version 2: its configurations and ``tags``.
 
     ``rules`` are TrainGuard's own; rules for the estimator itself are those of its SDK. The hook saves the collections
-    of the rules too. ``tagged`` and errors are as in `create_training_job_arguments`.
+    of the rules too; with False the estimator switches it off, which it has on by default. ``tagged`` and errors are
+    as in `create_training_job_arguments`.
     """
     given = list(rules)
     arguments = {
         "profiler_config": None if profiler_config is None else _placed(profiler_config),
-        "debugger_hook_config": None if debugger_hook_config is None else _hook(debugger_hook_config, given),
+        "debugger_hook_config": _hook(debugger_hook_config, given),
         "tensorboard_output_config": tensorboard_output_config,
         "tags": tags(*given, **tagged),
     }
@@ -205,13 +207,33 @@ def _settings_of(rule: AnyRule) -> Mapping[str, str]:
     return rule.settings if isinstance(rule, Rule) else config.settings
 
 
+def _check_once(rules: Iterable[AnyRule]) -> None:
+    """Raise LaunchConfigError when a rule over tensors is configured in two ways: its name is its identity."""
+    first: dict[str, tuple[str, Mapping[str, str]]] = {}
+    for rule in rules:
+        config = _config_of(rule)
+        if isinstance(config, TensorRuleConfig):
+            called, settings = (rule.name if isinstance(rule, Rule) else config.rule_name), _settings_of(rule)
+            earlier = first.setdefault(config.rule_name, (called, settings))
+            if earlier[1] != settings:
+                expected = (
+                    "one configuration of a rule a job; evaluate a second one with trainguard replay, or by "
+                    "trainguard analyze --params once the job has ended"
+                )
+                raise LaunchConfigError("tags", config.rule_name, f"{earlier[0]} and {called}", expected)
+
+
 def _tensor_rules(rules: Iterable[AnyRule]) -> list[str]:
     configs = [_config_of(rule) for rule in rules]
     return [config.rule_name for config in configs if isinstance(config, TensorRuleConfig)]
 
 
-def _hook(hook: DebuggerHookConfig, rules: Iterable[AnyRule]) -> DebuggerHookConfig:
-    """Return the hook's configuration with the collections of the rules."""
+def _hook(hook: object, rules: Iterable[AnyRule]) -> DebuggerHookConfig | Literal[False] | None:
+    """Return the hook's configuration with the collections of the rules; False for a hook that is switched off."""
+    if hook is None or hook is False:
+        return hook
+    if not isinstance(hook, DebuggerHookConfig):
+        raise LaunchConfigError("debugger_hook_config", "hook", hook, "a DebuggerHookConfig, or False to switch it off")
     if hook.s3_output_path is None:
         expected = "a place below the bucket that the stack's output ProfilerOutputUri names"
         raise LaunchConfigError("DebuggerHookConfig", "s3_output_path", None, expected)
@@ -221,10 +243,6 @@ def _hook(hook: DebuggerHookConfig, rules: Iterable[AnyRule]) -> DebuggerHookCon
 
 def _saves(rule: AnyRule) -> TypeGuard[Rule | TensorRuleConfig]:
     return isinstance(rule, Rule | TensorRuleConfig)
-
-
-def _tensors(hook: DebuggerHookConfig, rules: Iterable[AnyRule]) -> dict[str, Any]:
-    return _hook(hook, rules).to_request_dict()
 
 
 def _placed(profiler_config: ProfilerConfig) -> ProfilerConfig:

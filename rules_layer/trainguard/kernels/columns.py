@@ -1,7 +1,7 @@
 """A trace as columns: one row an event, times in whole nanoseconds, names as numbers."""
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -14,6 +14,10 @@ from trainguard.kernels.limits import LONGEST_NAME
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+
+CUTS = ("cut_off", "truncated_gzip", "broken_gzip")
+"""Counted by readers where a file ends within a trace."""
 
 
 class Kind(IntEnum):
@@ -262,3 +266,13 @@ class Trace:
     reserved_at: dict[int, int] = field(default_factory=dict)
     framework: Framework = Framework.UNKNOWN
     backend: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the file ends early, so that rows of any sort may be missing behind what was read."""
+        return is_cut(self.tally)
+
+
+def is_cut(tally: Mapping[str, int]) -> bool:
+    """Whether what was counted says that a trace's file ends early."""
+    return any(tally.get(what) for what in CUTS)

@@ -193,11 +193,21 @@ class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a trace can be judged: what it lacks, what is damaged, and what was counted while it was read."""
+    """How far a trace can be judged: what it lacks, what is damaged, and what was counted while it was read.
+
+    Attributes
+    ----------
+    steps_lost : int
+        Steps at the end of a file that is cut off, which are not judged, as it does not hold all of their work.
+    is_whole : bool
+        False of a file that is cut off and holds no step whole: work of the GPU may be missing anywhere.
+    """
 
     missing: list[str]
     damaged: list[str]
     counts: dict[str, int]
+    steps_lost: int = 0
+    is_whole: bool = True
 
 
 class CounterEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,6 +338,29 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     steps_left_out: int = 0
 
 
+class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The training job of a profile as SageMaker described it when the profile was made.
+
+    Attributes
+    ----------
+    status : str
+        SageMaker's word, such as ``InProgress``.
+    instance_type, instance_count : str or None, int or None
+        None of a job with groups of different instances.
+    hyperparameters : dict of str to str
+        By name, the first hundred; long values are cut, and those whose name is that of a secret are hidden.
+    hyperparameters_left_out : int
+        Those beyond.
+    """
+
+    arn: str
+    status: str
+    instance_type: str | None = None
+    instance_count: int | None = None
+    hyperparameters: dict[str, str] = {}
+    hyperparameters_left_out: int = 0
+
+
 class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel profiles of a place, a trace each.
 
@@ -345,6 +378,8 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
         Ranks that ``ranks`` does not list; ``across`` has them.
     job : str or None
         The training job, where a stack judged its traces.
+    job_facts : JobEntry or None
+        What SageMaker says of the job; None where it does not know it or did not answer.
     """
 
     schema_version: Literal["1"] = SCHEMA_VERSION
@@ -355,6 +390,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, kw_only=True):
     comparison: Comparison | None = None
     ranks_left_out: int = 0
     job: str | None = None
+    job_facts: JobEntry | None = None
 
 
 def encode_profiles(document: KernelProfiles) -> bytes:

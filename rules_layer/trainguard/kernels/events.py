@@ -1,6 +1,7 @@
 """One event of a Chrome trace, decoded as far as metrics need it, from text that may be damaged."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -65,6 +66,8 @@ NO_ARGS = Args()
 _EVENTS = msgspec.json.Decoder(list[Event])
 _LOOSE = json.JSONDecoder(strict=False)
 _EVENT = msgspec.json.Decoder(Event)
+_BARE = re.compile(rb'"(?:[^"\\]|\\.)*"|N/A|-?\b(?:nan|inf)\b', re.DOTALL)
+"""A text, or one of the words that exporters write in the place of a number that they do not have."""
 
 
 def decode_events(text: bytes | memoryview) -> list[Event]:
@@ -75,7 +78,8 @@ def decode_events(text: bytes | memoryview) -> list[Event]:
 def decode_event(text: bytes) -> tuple[Event | None, bool]:
     """Decode one event that may be damaged; return it, None where it cannot be read, and whether it was repaired.
 
-    Bad UTF-8, raw control characters, NaN and arguments that are no object are repaired; unescaped quotes are not.
+    Bad UTF-8, raw control characters, NaN, a bare N/A and arguments that are no object are repaired; unescaped quotes
+    are not.
     """
     try:
         return _EVENT.decode(text), False
@@ -87,7 +91,7 @@ def decode_event(text: bytes) -> tuple[Event | None, bool]:
 
 def decode_first(text: bytes) -> tuple[Event | None, str]:
     """Decode the event that a text begins with, repaired; return it, None where it cannot be read, and what follows."""
-    loose_text = text.decode("utf-8", "replace").lstrip()
+    loose_text = _BARE.sub(_known, text).decode("utf-8", "replace").lstrip()
     try:
         loose, end = _LOOSE.raw_decode(loose_text)
         if not isinstance(loose, dict):
@@ -101,3 +105,7 @@ def decode_first(text: bytes) -> tuple[Event | None, str]:
         return msgspec.convert(loose, Event), loose_text[end:]
     except UNREADABLE:
         return None, ""
+
+
+def _known(found: "re.Match[bytes]") -> bytes:
+    return found[0] if found[0].startswith(b'"') else b"null"

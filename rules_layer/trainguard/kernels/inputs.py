@@ -46,6 +46,15 @@ def shapes_text(text: str) -> str:
     return "".join(text.partition(_BETWEEN)[0].split())
 
 
+def short_shapes(shapes: str) -> str:
+    """Return dimensions as people write them, ``64x512, 512``; what is no tensor is left out, a list is ``…``."""
+    decoded = _decoded(shapes)
+    if not isinstance(decoded, list):
+        return ""
+    known = (each for each in decoded if isinstance(each, list) and each)
+    return ", ".join("x".join(map(str, each)) if all(type(size) is int for size in each) else "…" for each in known)
+
+
 def read_inputs(text: str) -> Inputs | None:
     """Return the inputs of a text of `inputs_text`; None where they cannot be read or hold lists of tensors."""
     parts = [_decoded(part) for part in text.split(_BETWEEN)]

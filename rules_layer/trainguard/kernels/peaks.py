@@ -36,6 +36,8 @@ _CDNA3 = {"fp64": 163.4, "fp32": 163.4, "tf32": 653.7, "bf16": 1307.4, "fp16": 1
 _ADA_L40S = {"fp64": 1.4, "fp32": 91.6, "tf32": 183.0, "bf16": 362.0, "fp16": 362.0, "fp8": 733.0, "int8": 733.0}
 _TABLE: tuple[tuple[str, int, Peaks], ...] = (
     # A pattern of the name, the least memory in GiB, and the peaks. The first line that fits is taken.
+    (r"\bB300\b", 0, _peaks(8000, 126, fp64=1.25, fp32=75, tf32=1125, bf16=2250, fp16=2250, fp8=4500)),
+    (r"\bGB200\b", 0, _peaks(8000, 126, fp64=40, fp32=80, tf32=1250, bf16=2500, fp16=2500, fp8=5000, int8=5000)),
     (r"\bB200\b", 0, _peaks(8000, 126, fp64=37, fp32=75, tf32=1125, bf16=2250, fp16=2250, fp8=4500, int8=4500)),
     (r"\bH200 NVL\b", 0, _peaks(4800, 50, **_HOPPER_NVL)),
     (r"\bH200\b", 0, _peaks(4800, 50, **_HOPPER)),
@@ -47,6 +49,7 @@ _TABLE: tuple[tuple[str, int, Peaks], ...] = (
     (r"\bA100\b", 0, _peaks(1555, 40, **_AMPERE)),
     (r"\bA10G\b", 0, _peaks(600, 6, fp64=0.5, fp32=35, tf32=35, bf16=70, fp16=70, int8=140)),
     (r"\bL40S\b", 0, _peaks(864, 96, **_ADA_L40S)),
+    (r"\bL40\b", 0, _peaks(864, 96, fp64=1.4, fp32=90.5, tf32=90.5, bf16=181, fp16=181, fp8=362, int8=362)),
     (r"\bL4\b", 0, _peaks(300, 48, fp64=0.5, fp32=30.3, tf32=60, bf16=121, fp16=121, fp8=242, int8=242)),
     (r"\bT4\b", 0, _peaks(320, 4, fp64=0.25, fp32=8.1, fp16=65, int8=130)),
     (r"\bV100.*PCIE", 0, _peaks(900, 6, fp64=7, fp32=14, fp16=112)),

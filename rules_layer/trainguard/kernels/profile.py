@@ -24,7 +24,7 @@ from trainguard.kernels.critical_path import critical_paths
 from trainguard.kernels.document import CounterEntry, Distribution, KernelEntry, Quality, RankProfile
 from trainguard.kernels.findings.finding import Judged
 from trainguard.kernels.findings.rules import findings_of
-from trainguard.kernels.findings.steps_and_trace import EPOCH_LEAST_NS, damaged, missing
+from trainguard.kernels.findings.trace_quality import EPOCH_LEAST_NS, damaged, missing
 from trainguard.kernels.kernel_table import KernelTable, kernel_table
 from trainguard.kernels.memory_operations import memory_operations
 from trainguard.kernels.metrics import rank_metrics
@@ -85,7 +85,13 @@ def _overview(judged: Judged) -> RankProfile:
         memory_operations=memory_operations(metrics),
         annotations=[],
         findings=findings_of(judged),
-        quality=Quality(missing=missing(judged), damaged=damaged(trace.tally), counts=trace.tally),
+        quality=Quality(
+            missing=[fault.words for fault in missing(judged)],
+            damaged=[fault.words for fault in damaged(trace.tally)],
+            counts=trace.tally,
+            steps_lost=metrics.window.steps_lost,
+            is_whole=metrics.window.is_whole,
+        ),
         counters=_counters(trace),
         step_times=step_times(steps),
         host_busy_ns=metrics.host_busy.total,

@@ -1,14 +1,15 @@
 """The text of a Chrome trace to batches of events, in bounded memory, whatever the layout.
 
-An event begins where an object follows a comma or the array's bracket and has the first event's first key. Inside a
-JSON text a quote is escaped, so no valid text looks like that. A batch ends before the last such place, and is decoded
-at once. Only a batch that cannot be decoded is cut into events.
+An event begins where an object follows a comma or the array's bracket and its first key is one that events begin with:
+that of the first event, and those that are learnt from objects with a ``ph``. Inside a JSON text a quote is escaped, so
+no valid text looks like that. A batch ends before the last such place, and is decoded at once. Only a batch that cannot
+be decoded is cut into events.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import msgspec
@@ -23,8 +24,16 @@ MOST_PENDING_BYTES = 64 * 1024 * 1024
 SAMPLES, SAMPLE_BYTES = 64, 4 * 1024
 STACK = b'"python_function"'
 
+LEARNT_BYTES, TRIES = 256 * 1024, 8
+"""How much text keys are learnt from at once, and how many objects of a key are tried."""
+
+_OVERLAP = 256
+"""More bytes than stand between the comma before an event and the colon behind its first key."""
+
 _ARRAY = re.compile(rb'(?:"traceEvents"\s*:\s*|\A\s*)\[')
 _FIRST = re.compile(rb'\s*\{\s*("(?:[^"\\]){1,64}")\s*:')
+_OBJECT = re.compile(rb'(?:\A|,)\s*(\{)\s*("(?:[^"\\]){1,64}")\s*:')
+_CLOSING = re.compile(rb'(?:\A|\})\s*(\])\s*(?:\Z|\}|,\s*"(?:[^"\\]){1,64}"\s*:)')
 _EMPTY = re.compile(rb"\s*(?:\]|\Z)")
 _TRAILING = b" \t\r\n,"
 STRIPPED_AT_ONCE = 256
@@ -66,8 +75,8 @@ class EventSplitter:
         self._name = name
         self._tally = tally
         self._plain_array = False
-        self._key = b""
-        self._start = re.compile(b"")
+        self._keys: list[bytes] = []
+        self._start = self._begins = re.compile(b"")
 
     def batches(self, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
         """Yield the events of a text, in order; raises KernelTraceError where it is no trace."""
@@ -75,16 +84,21 @@ class EventSplitter:
         text = self._open(source)
         if text is None:
             return
+        searched = 0
         for chunk in source:
             text += chunk
             if len(text) < BATCH_BYTES:
                 continue
-            end = self._last_start(text)
+            end = self._last_start(text, searched)
+            if not end and self._learn(text[-LEARNT_BYTES:]):
+                end = self._last_start(text)
             if end:
                 yield self._decoded(text[:end])
-                text = text[end:]
+                text, searched = text[end:], 0
             elif len(text) > MOST_PENDING_BYTES:
                 raise KernelTraceError(self._name, f"an event of over {MOST_PENDING_BYTES:,} bytes")
+            else:
+                searched = len(text) - _OVERLAP
         yield from self._rest(text)
 
     def _open(self, source: Iterator[bytes]) -> bytes | None:
@@ -95,8 +109,7 @@ class EventSplitter:
             array = _ARRAY.search(text)
             if array and (first := _FIRST.match(text, array.end())):
                 self._plain_array = not array.group().lstrip().startswith(b'"')
-                self._key = first[1]
-                self._start = re.compile(rb"(?:\A|,)\s*(\{)\s*" + re.escape(self._key) + rb"\s*:")
+                self._know(first[1])
                 if not self._plain_array:
                     self._add_metadata(text[: array.end()] + b"]}")
                 return text[array.end() :]
@@ -110,26 +123,39 @@ class EventSplitter:
         self._add_metadata(text)
         return None
 
-    def _last_start(self, text: bytes) -> int:
-        """Return where the last event begins; 0 where no second one does."""
-        place = len(text)
-        while (place := text.rfind(self._key, 1, place)) > 0:
-            brace = text.rfind(b"{", 0, place)
-            if brace > 0 and text[brace + 1 : place].isspace() | (brace + 1 == place) and self._is_start(text, brace):
-                return brace
-        return 0
+    def _know(self, key: bytes) -> None:
+        """Take a key for one that events begin with."""
+        self._keys.append(key)
+        first = rb"\{\s*(?:" + b"|".join(map(re.escape, self._keys)) + rb")\s*:"
+        self._begins = re.compile(first)
+        self._start = re.compile(rb"(?:\A|,)\s*(?=(\{))" + first)
 
-    @staticmethod
-    def _is_start(text: bytes, brace: int) -> bool:
-        before = text[max(0, brace - 64) : brace].rstrip()
-        return before.endswith(b",")
+    def _learn(self, text: bytes) -> bool:
+        """Learn which other keys events of a text begin with; return whether there is any."""
+        known, tried = len(self._keys), Counter[bytes]()
+        objects = [(match.start(1), match[2]) for match in _OBJECT.finditer(text)]
+        for (begin, key), end in zip(objects, [*(place for place, _ in objects[1:]), len(text)], strict=True):
+            if key not in self._keys and tried[key] < TRIES:
+                tried[key] += 1
+                event, _ = decode_event(text[begin:end].rstrip(_TRAILING))
+                if event is not None and isinstance(event.ph, str):
+                    self._know(key)
+        return len(self._keys) > known
+
+    def _last_start(self, text: bytes, searched: int = 0) -> int:
+        """Return where the last event begins, behind what was searched before; 0 where no second one does."""
+        place = len(text)
+        while (place := text.rfind(b"{", max(searched, 1), place)) > 0:
+            if self._begins.match(text, place) and text[max(0, place - 64) : place].rstrip().endswith(b","):
+                return place
+        return 0
 
     def _weigh(self, text: bytes) -> None:
         """Estimate from samples how many bytes of a batch are of Python's stacks; a small batch is looked at whole."""
         if STACK not in text:
             return
         small = len(text) <= SAMPLES * SAMPLE_BYTES
-        places = range(0, len(text), len(text) // SAMPLES)
+        places = range(0, len(text), max(len(text) // SAMPLES, 1))
         seen = stacks = 0
         for sample in [text] if small else [text[place : place + SAMPLE_BYTES] for place in places]:
             starts = [match.start(1) for match in self._start.finditer(sample)]
@@ -147,6 +173,7 @@ class EventSplitter:
             return list(self._one_by_one(text))
 
     def _one_by_one(self, text: bytes) -> Iterator[Event]:
+        self._learn(text)
         starts = [match.start(1) for match in self._start.finditer(text)]
         for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
             event, repaired = decode_event(text[begin:end].rstrip(_TRAILING))
@@ -158,27 +185,49 @@ class EventSplitter:
 
     def _rest(self, text: bytes) -> Iterator[list[Event]]:
         """Yield the last events, and read what stands behind them."""
+        try:
+            if self._plain_array:
+                last = decode_events(text.rstrip(_TRAILING).removesuffix(b"]").rstrip(_TRAILING))
+            else:
+                tail = msgspec.json.decode(b'{"traceEvents":[' + text, type=_Tail)
+                self._merge(tail)
+                last = tail.traceEvents
+        except UNREADABLE:
+            yield from self._damaged_rest(text)
+        else:
+            self._weigh(text)
+            yield last
+
+    def _damaged_rest(self, text: bytes) -> Iterator[list[Event]]:
+        """Yield the last events as far as they can be read, and read what stands behind them."""
+        self._learn(text)
         end = self._last_start(text)
         if end:
             yield self._decoded(text[:end])
-        last = text[end:]
-        self._weigh(last)
-        try:
-            if self._plain_array:
-                yield decode_events(last.rstrip(_TRAILING).removesuffix(b"]").rstrip(_TRAILING))
-            else:
-                tail = msgspec.json.decode(b'{"traceEvents":[' + last, type=_Tail)
-                self._merge(tail)
-                yield tail.traceEvents
-        except UNREADABLE:
-            event, rest = decode_first(last)
-            self._tally["repaired_events" if event else "unreadable_events"] += 1
-            if event is not None:
-                yield [event]
-            if not rest.lstrip().startswith("]"):
-                self._tally["cut_off"] += 1
-            elif not self._plain_array:
-                self._add_metadata(b'{"traceEvents":[' + rest.encode())
+        self._weigh(text[end:])
+        event, rest = decode_first(text[end:])
+        is_closed = self._closes(text[end:] if event is None else rest.encode())
+        self._tally["cut_off"] += not is_closed
+        if event is not None:
+            self._tally["repaired_events"] += is_closed
+            yield [event]
+        else:
+            self._tally["unreadable_events"] += is_closed
+
+    def _closes(self, text: bytes) -> bool:
+        """Whether the events end in a text; what stands behind them is read."""
+        places = [match.start(1) for match in islice(_CLOSING.finditer(text), TRIES)]
+        if self._plain_array and places:
+            return True
+        for place in places:
+            try:
+                self._merge(msgspec.json.decode(b'{"traceEvents":[' + text[place:], type=Metadata))
+            except UNREADABLE:
+                continue
+            return True
+        is_closed = bool(places) and text.rstrip().endswith(b"}")
+        self._tally["unreadable_metadata"] += is_closed
+        return is_closed
 
     def _add_metadata(self, text: bytes) -> None:
         try:

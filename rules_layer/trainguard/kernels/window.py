@@ -1,13 +1,15 @@
 """Which part of a trace is judged: its steps, the window that they span, and which launch started what."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trainguard.kernels.columns import Ints, Rows, Trace
 
 _STEP = re.compile(r"ProfilerStep#?\s*(\d+)")
+_STARTS_WORK = re.compile(r"Launch(?!HostFunc)|Memcpy", re.IGNORECASE)
+"""Calls that have a row of the GPU in a whole trace; one that sets no byte has none, so setting memory says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class Window:
         For each GPU row the row of its launch; -1 where the trace has none.
     step : ndarray of int64
         For each GPU row the step in which it was launched; -1 outside of steps.
+    steps_lost : int
+        Steps of a cut file that it does not hold whole, behind the last one that is judged.
+    is_whole : bool
+        False of a cut file in which no step is known to be whole: rows may be missing anywhere in the window.
     """
 
     start: int
@@ -44,6 +50,8 @@ class Window:
     steps: Steps
     launch: Ints
     step: Ints
+    steps_lost: int = 0
+    is_whole: bool = True
 
     @property
     def length(self) -> int:
@@ -52,19 +60,54 @@ class Window:
 
 
 def find_window(trace: Trace) -> Window:
-    """Return the window of a trace; of no length where it has no row with a time."""
+    """Return the window of a trace; of no length where it has no row with a time.
+
+    That of a cut file ends with the last step that is whole: PyTorch writes the GPU's rows behind the host's, so later
+    steps have less of them, or none. Where no step is known to be whole it is that of all rows.
+    """
     steps = _steps(trace)
     launch = _joined(trace.gpu.rows, trace.launches)
+    lost, is_whole = 0, True
+    if trace.is_cut:
+        kept = _whole_steps(trace, steps, launch)
+        is_whole = kept > 0
+        if kept:
+            lost, steps = len(steps) - kept, Steps(steps.number[:kept], steps.start[:kept], steps.end[:kept])
     launched_at = np.where(launch >= 0, _taken(trace.launches.start, launch), np.iinfo(np.int64).min)
     step = _step_of(steps, launched_at)
     rows = trace.gpu.rows
     if len(steps):
         last = rows.end[step == len(steps) - 1]
         end = max(int(steps.end[-1]), int(last.max()) if len(last) else 0)
-        return Window(start=int(steps.start[0]), end=end, steps=steps, launch=launch, step=step)
-    judged = rows if len(rows) else trace.operators
-    start, end = (int(judged.start.min()), int(judged.end.max())) if len(judged) else (0, 0)
-    return Window(start=start, end=end, steps=steps, launch=launch, step=step)
+        start = int(steps.start[0])
+    else:
+        judged = rows if len(rows) else trace.operators
+        start, end = (int(judged.start.min()), int(judged.end.max())) if len(judged) else (0, 0)
+    return Window(start=start, end=end, steps=steps, launch=launch, step=step, steps_lost=lost, is_whole=is_whole)
+
+
+def _whole_steps(trace: Trace, steps: Steps, launch: Ints) -> int:
+    """Return how many steps of a cut file are whole, from the first one on.
+
+    A step is whole when each of its calls that start work has a row of the GPU, and it and its work end before the last
+    row of the GPU, by as much as the rows of the file go back in time: some files have them in order, some by streams.
+    """
+    calls, rows = trace.launches, trace.gpu.rows
+    if not len(steps) or not len(calls) or not len(rows):
+        return 0
+    starts_work = [place for place, name in enumerate(trace.names) if _STARTS_WORK.search(name)]
+    wanted = np.isin(calls.name, np.array(starts_work, dtype=np.int64)) & (calls.correlation >= 0)
+    worked = np.isin(calls.correlation, rows.correlation[launch >= 0])
+    at = _step_of(steps, calls.start)
+    known = np.bincount(at[wanted & (at >= 0)], minlength=len(steps))
+    without = np.bincount(at[wanted & ~worked & (at >= 0)], minlength=len(steps))
+    latest = np.maximum.accumulate(rows.start)
+    sure_until = int(latest[-1] - (latest - rows.start).max())
+    ends = steps.end.copy()
+    row_step = np.where(launch >= 0, _step_of(steps, _taken(calls.start, launch)), -1)
+    np.maximum.at(ends, row_step[row_step >= 0], rows.end[row_step >= 0])
+    whole = (known > 0) & (without == 0) & (ends <= sure_until)
+    return len(steps) if whole.all() else int(np.argmin(whole))
 
 
 def inner(trace: Trace, window: Window) -> Window | None:
@@ -79,7 +122,7 @@ def inner(trace: Trace, window: Window) -> Window | None:
     step = np.where(kept, window.step - 1, -1)
     last = trace.gpu.rows.end[step == len(steps) - 1]
     end = max(int(steps.end[-1]), int(last.max()) if len(last) else 0)
-    return Window(start=int(steps.start[0]), end=end, steps=steps, launch=window.launch, step=step)
+    return replace(window, start=int(steps.start[0]), end=end, steps=steps, step=step)
 
 
 def find_operators(trace: Trace, launch: Ints) -> tuple[Ints, Ints]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from trainguard.errors import ProfileSourceError, TrainGuardError
+from trainguard.errors import ProfileSourceError, TrainGuardError, UnreadableRunError
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding
 from trainguard.local.analysis import NoProgress, evaluated_profile
@@ -115,7 +115,8 @@ def _judged(settings: FleetSettings, folder: str, place: str) -> JudgedJob:
     except TrainGuardError as fault:
         job = _job(settings, safe_name(Path(place).stem))
         finding = Finding(rule=PROFILER_REPORT, node=None, reason=f"Not read: {fault}")
-        return JudgedJob(shown, replace(job, active=False), (RuleRow(job.job, finding, Status.ERROR),))
+        unread = fault.parts if isinstance(fault, UnreadableRunError) else 0
+        return JudgedJob(shown, replace(job, active=False), (RuleRow(job.job, finding, Status.ERROR),), unread=unread)
 
 
 def evaluated_job(settings: FleetSettings, profile: Profile) -> JudgedJob:

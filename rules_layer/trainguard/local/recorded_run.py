@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 
-from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError
+from trainguard.errors import NoProfileError, ObjectMissingError, ProfileSourceError, UnreadableRunError
 from trainguard.layout import ProfileRoot
 from trainguard.local.profile import Profile, empty_profile, read_profile, safe_name
 from trainguard.local.recordings import RecordedRun
 from trainguard.local.run_files import TrainingFiles
 from trainguard.ports import ByteStream, ListedObject, check_range
 from trainguard.sources.managed import EVENT_FILE, event_file, job_file, system_files
-from trainguard.sources.run import SourceRun
+from trainguard.sources.run import SeriesName, SourceRun
 
 _JOB_FILE = "job.json"
 
@@ -94,7 +94,7 @@ def open_run(recorded: RecordedRun) -> Profile:
     Raises
     ------
     ProfileSourceError
-        When it cannot be read.
+        When it cannot be read; UnreadableRunError when it is damaged and nothing is left.
     TelemetryFormatError
         When a file is none of its tool.
     NoProfileError
@@ -118,6 +118,9 @@ def open_run(recorded: RecordedRun) -> Profile:
         profile = replace(read_profile(source), training=training)
     elif training is not None:
         profile = empty_profile(source, training)
+    elif run.bad:
+        what = ", ".join(f"{why} ({count:,})" for why, count in run.bad.items())
+        raise UnreadableRunError(place, f"nothing of it could be read: {what}", sum(run.bad.values()))
     else:
         raise NoProfileError(place)
     return replace(profile, notes=tuple(_notes(run)), unread=dict(run.bad), link=run.link)
@@ -126,11 +129,22 @@ def open_run(recorded: RecordedRun) -> Profile:
 def _notes(run: SourceRun) -> Iterator[str]:
     """Say what people must know of a run that no profiler recorded."""
     interval_s = run.interval_s
-    if interval_s is not None:
+    if interval_s is not None and run.asked_s is not None:
+        yield (
+            f"{run.tool} was asked for a sample of the system metrics each {run.asked_s:,.1f} s; how often they were "
+            "measured is not known."
+        )
+    elif interval_s is not None:
         yield f"{run.tool} recorded the system metrics, a sample each {interval_s:,.1f} s."
-    missing = [what for what, series in _WANTED.items() if not _has(run, series)]
+    recorded = {_kind(name) for each in run.snapshots.values() for snapshot in each for name in snapshot.values}
+    missing = [what for what, kind in _WANTED.items() if kind not in recorded]
     if run.snapshots and missing:
         yield f"{run.tool} recorded no {' and no '.join(missing)}: rules that need them have no verdict."
+    if any(kind == "gpu" for kind, _ in recorded):
+        for (what, kind), so in _HELPFUL.items():
+            if kind not in recorded:
+                yield f"{run.tool} recorded no {what}: {so}."
+    yield from run.notes
     if run.outcome is None:
         yield f"{run.tool} recorded no end of the run: it still runs, or something ended it."
     if run.link is not None:
@@ -143,11 +157,15 @@ _WANTED = {
     "I/O wait": ("cpu", "I/OWaitPercentage"),
 }
 
+_HELPFUL = {
+    ("memory in use of GPUs", ("gpu", "MemoryUsedBytes")): "whether idle GPUs hold memory is not known",
+    ("power of GPUs", ("gpu", "PowerWatts")): "HungJob has no verdict",
+    ("SM activity of GPUs", ("gpu", "SMActivityPercent")): (
+        "a GPU that looks busy and does little is found only by its tensor cores and memory, where these are recorded"
+    ),
+}
 
-def _has(run: SourceRun, series: tuple[str, str]) -> bool:
-    return any(
-        (name.type, name.dimension) == series
-        for snapshots in run.snapshots.values()
-        for snapshot in snapshots
-        for name in snapshot.values
-    )
+
+def _kind(name: SeriesName) -> tuple[str, str]:
+    """Return the type of a series and what it measures."""
+    return name.type, name.dimension or name.name.partition(".")[2]

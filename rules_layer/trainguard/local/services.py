@@ -18,6 +18,7 @@ from trainguard.adapters.source_services import SERVER_ARN, host_of, mlflow_api,
 from trainguard.errors import ProfileSourceError
 from trainguard.local.recordings import SERVICES, RecordedRun
 from trainguard.sources.mlflow.server import read_server_run
+from trainguard.sources.named import NODE_LABEL
 from trainguard.sources.prometheus.job import read_job
 from trainguard.sources.prometheus.range_query import TimeRange
 
@@ -91,12 +92,16 @@ def _prometheus(place: str, environment: Mapping[str, str], session: Session | N
     address, _, matchers = place.removeprefix(_PROMETHEUS).partition("#")
     server, _, asked = address.partition("?")
     options = dict(parse_qsl(asked))
-    if unknown := sorted(options.keys() - {"start", "end", "step", "name"}):
-        raise ProfileSourceError(place, f"has an option {unknown[0]!r}, expected start, end, step or name; {_HOW}")
+    if unknown := sorted(options.keys() - {"start", "end", "step", "name", "node_label"}):
+        expected = "expected start, end, step, name or node_label"
+        raise ProfileSourceError(place, f"has an option {unknown[0]!r}, {expected}; {_HOW}")
+    node_label = options.get("node_label", "")
+    if node_label and NODE_LABEL.fullmatch(node_label) is None:
+        raise ProfileSourceError(place, f"node_label is {node_label!r:.80}, expected the name of a label; {_HOW}")
     token = environment.get("PROMETHEUS_TOKEN")
     api = prometheus_api(place, server, lambda _: bearer(token) if token else {}, session)
     name = options.get("name") or host_of(place, server)
-    return RecordedRun(place, partial(read_job, api, name, matchers, _range(place, options)), run=name)
+    return RecordedRun(place, partial(read_job, api, name, matchers, _range(place, options), node_label), run=name)
 
 
 def _range(place: str, options: Mapping[str, str]) -> TimeRange:

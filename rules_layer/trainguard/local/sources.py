@@ -174,7 +174,7 @@ def open_folder(place: str) -> FolderSource:
 def _what_a_file_is(file: Path) -> str:
     if file.name.lower().endswith(_ARCHIVES):
         return "is an archive: unpack it, and give the folder that comes out of it"
-    return "is no folder, expected a folder or s3://bucket/prefix"
+    return "is no folder, expected a folder or s3://bucket/prefix; of a log of training, the folder that holds it"
 
 
 def _is_report(folder: Path) -> bool:

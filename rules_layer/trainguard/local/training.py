@@ -6,7 +6,7 @@ item that is returned holds their state, and a plan without them shows none of i
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainguard.engine.family import Families, ObjectSource
 from trainguard.engine.plan import RulePlan
@@ -40,10 +40,14 @@ class RuleSteps:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedTraining:
-    """A job's training that was evaluated: its items, and what each rule said of each stream."""
+    """A job's training that was evaluated: its items, and what each rule said of each stream.
+
+    ``notes`` are what people have to know beside that, a sentence each.
+    """
 
     records: tuple[NodeRecord, ...]
     streams: tuple[Sequence[RuleSteps], ...]
+    notes: tuple[str, ...] = ()
 
 
 def evaluate_training(job: JobRecord, plan: RulePlan, families: Families, files: TrainingFiles) -> EvaluatedTraining:
@@ -77,7 +81,15 @@ def evaluate_training(job: JobRecord, plan: RulePlan, families: Families, files:
         done.append(_evaluated(StreamKey(job.job, ALL_WORKERS, TRAINING), source, every, _tensor_keys(files)))
     if files.scalars:
         done.append(_evaluated(StreamKey(job.job, SCALAR_FILES, SCALARS), source, every, files.scalars))
-    return EvaluatedTraining(tuple(record for record, _ in done), tuple(rules for _, rules in done))
+    records = tuple(each.record for each in done)
+    notes = tuple(note for each in done for note in each.notes)
+    return EvaluatedTraining(records, tuple(each.rules for each in done), notes)
+
+
+class _EvaluatedStream(NamedTuple):
+    record: NodeRecord
+    rules: Sequence[RuleSteps]
+    notes: Sequence[str]
 
 
 def _tensor_keys(files: TrainingFiles) -> Iterator[str]:
@@ -86,23 +98,26 @@ def _tensor_keys(files: TrainingFiles) -> Iterator[str]:
         yield f"{run_prefix(files.root)}training_job_end.ts"
 
 
-def _evaluated(
-    key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]
-) -> tuple[NodeRecord, Sequence[RuleSteps]]:
+def _evaluated(key: StreamKey, source: ObjectSource, plan: RulePlan, keys: Iterable[str]) -> _EvaluatedStream:
     """Apply all steps of a stream; return its item at the job's end, and what each rule said."""
     session = TRAINING_HEALTH.open_session(NodeRecord(key), source, plan)
     rules = {rule.name: RuleSteps(rule, _parameters(plan, rule.name)) for rule in step_rules(plan)}
     session.announce([Announced(each, match_key(each)) for each in keys])
-    for _ in session.apply(drain=True, modified_before=None):
+
+    def note_step() -> None:
         for said in rules.values():
             _note(said, session.stream)
+
+    session.stream.after_step = note_step
+    for _ in session.apply(drain=True, modified_before=None):
+        pass
     last = session.stream.finished()
     last.finish()
     for verdict in last.verdicts(closed=True):
         said = rules[verdict.rule]
         _note(said, last)
         said.result = verdict.result
-    return session.to_record(closed=True), tuple(rules.values())
+    return _EvaluatedStream(session.to_record(closed=True), tuple(rules.values()), session.stream.state.notes)
 
 
 def _note(said: RuleSteps, stream: StepStream[Any]) -> None:

@@ -20,11 +20,18 @@ from trainguard.local.sources import PROFILER_OUTPUT, RESULTS
 from trainguard.ports import ByteStream, ListedObject, check_range
 from trainguard.tensors.debug.keys import END_NAMES, TensorKey, match_name, run_prefix
 from trainguard.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
+from trainguard.tensors.scalars.names import ScalarNames
+from trainguard.tensors.scalars.trainer_files import is_training_log
 
 _PARTS = ("index", "events", "collections")
 _TRAINER_OUTPUT = "trainer-output"
 _LEFT_OUT = frozenset({RESULTS, PROFILER_OUTPUT, DEBUG_OUTPUT})
 _SHOWN = 3
+_TABLE = ".csv"
+_AS_NAMED = "metrics.csv"
+"""What a log under a name of one's own has for a name in a bucket, in a folder that has its own one."""
+
+_LONGEST_HEADER = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,15 @@ def _scalar_files(folder: Path, root: ProfileRoot) -> dict[str, Path]:
         key = f"{root.folder}{name if below else f'{_TRAINER_OUTPUT}/{name}'}"
         if match_scalar_key(key) is not None:
             found[key] = file
+        elif file.suffix.lower() == _TABLE and _is_training_log(file):
+            found[f"{key}/{_AS_NAMED}"] = file
     return found
+
+
+def _is_training_log(file: Path) -> bool:
+    """Whether a table whose name says nothing of training is a log of it, by its first line."""
+    with file.open("rb") as opened:
+        return is_training_log(opened.readline(_LONGEST_HEADER), ScalarNames())
 
 
 def _files(folder: Path) -> Iterator[Path]:

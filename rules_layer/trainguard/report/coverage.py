@@ -7,8 +7,8 @@ from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.report.document import NodeCoverage
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.family_report import report_of
-from trainguard.report.phrasing import by_node, faults_counted
-from trainguard.rules.units import counted
+from trainguard.report.phrasing import by_node
+from trainguard.rules.units import counted, faults_counted
 
 IN_MINUTES = frozenset({"gaps", "late"})
 

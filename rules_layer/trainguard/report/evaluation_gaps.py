@@ -1,13 +1,13 @@
 """What no rule has judged: as long as there is some of it, nobody may call a job healthy."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from trainguard.engine.verdicts.verdict import JUDGED, shown_status
 from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import listed
-from trainguard.report.profiler_coverage import BAD_OBJECTS, stale_nodes, stopped_nodes
+from trainguard.report.profiler_coverage import BAD_OBJECTS, lacking_nodes, stale_nodes, stopped_nodes
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted
@@ -20,7 +20,8 @@ class Judged:
     """Rules that can fire, by what became of them; ``partly`` names those that have not judged every node.
 
     ``stale`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others';
-    ``unread`` counts the objects that could not be read.
+    ``unread`` counts the objects that could not be read; ``lacking`` says of each node of whose time too much has no
+    samples how much that is.
     """
 
     judged: Sequence[str]
@@ -32,12 +33,13 @@ class Judged:
     stale: Sequence[str]
     stopped: Sequence[str]
     unread: int = 0
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
         """Whether every rule that applies has judged every node."""
         lacking = (self.failed, self.pending, self.disabled, self.partly, self.stale, self.stopped)
-        return bool(self.judged) and not any(lacking) and not self.unread
+        return bool(self.judged) and not any(lacking) and not self.unread and not self.lacking
 
     @property
     def blind_to_gpus(self) -> bool:
@@ -56,6 +58,8 @@ class Judged:
             parts.append(f"{listed(self.stopped)} stopped writing long before the other nodes")
         if self.unread:
             parts.append(f"{counted(self.unread, 'object')} could not be read")
+        if self.lacking:
+            parts.append(listed([f"{node} has no samples for {lack}" for node, lack in self.lacking.items()]))
         return parts
 
     def in_words(self, *, ended: bool) -> str:
@@ -90,6 +94,7 @@ def unjudged(judged: EvaluatedJob) -> Judged:
         stale=stale_nodes(judged),
         stopped=[*stopped_nodes(judged)],
         unread=judged.streams.counters.get(BAD_OBJECTS, 0),
+        lacking=lacking_nodes(judged),
     )
 
 

@@ -167,7 +167,9 @@ def _rounded(amount: float | None) -> float | None:
 
 def _job(facts: JobFacts) -> FleetJob:
     job, report = facts.job, facts.report
-    links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix) if _has_report(facts) else None
+    links = None
+    if job.bucket and _has_report(facts):
+        links = report_links(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix)
     return FleetJob(
         job=job.job,
         status=job.status.value,

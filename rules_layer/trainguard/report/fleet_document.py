@@ -37,7 +37,8 @@ class FleetJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One job.
 
     Findings overlap, so ``wasted_share`` (of the job's paid time) is that of the finding that wasted most, and ``lost``
-    its price; None where no finding could say, 0 where none was made. ``place`` is where a job of this machine lies,
+    its price; None where no finding could say, and where there is none and no rule has judged the use of
+    the GPUs; 0 where it has and nothing was found. ``place`` is where a job of this machine lies,
     below the page's folder; ``link`` is where the tool that recorded it shows it.
     """
 
@@ -172,7 +173,8 @@ class FleetKernels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     ``status`` is the job's, or that of the profile: ``judged``, ``judged in part``, ``not judged``, ``unreadable``.
     ``why`` says what keeps it from being ``judged``. ``findings`` are rules without ``kernels/``; ``gain_share`` is the
-    most that one of them can win of the time. ``place`` and ``page`` are below the folder.
+    most that one of them can win of the time. ``place`` and ``page`` are below the folder; of a job of the stack
+    ``page`` is the console's page of ``kernels.html``.
     """
 
     job: str

@@ -8,6 +8,7 @@ from trainguard.finding import Severity, severity_rank
 from trainguard.pricing.cost import HOUR_S, Account, Bill
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.stores import StoredRow
 
@@ -80,11 +81,16 @@ class JobFacts:
 
     @cached_property
     def wasted_share(self) -> float | None:
-        """What its most wasteful finding cost of the paid time, 0 to 1; findings overlap, so they are not added up."""
+        """What its most wasteful finding cost of the paid time, 0 to 1; findings overlap, so they are not added up.
+
+        Without a finding that is nothing, where the use of the GPUs was judged, and not known where it was not.
+        """
         said = [row.wasted_percent for row in self.fired if row.wasted_percent is not None]
         if said:
             return max(said) / 100.0
-        return 0.0 if self.judged and not self.fired else None
+        low = self.rules.get(LOW_GPU.name)
+        is_known = low is not None and low.status is Status.OK
+        return 0.0 if self.judged and is_known and not self.fired else None
 
     @cached_property
     def spent(self) -> float | None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from trainguard.finding import severity_rank
 from trainguard.kernels.findings.finding import FAMILY
 from trainguard.kernels.listing.entries import KernelList, ListedProfile
+from trainguard.links import kernel_page_link
 from trainguard.records import Status
 from trainguard.report.fleet_document import FleetKernels, FleetReport
 from trainguard.report.fleet_facts import JobFacts, has_fired
@@ -35,15 +36,17 @@ def _judged(facts: JobFacts, rule: str) -> bool:
 
 
 def _of_job(facts: JobFacts) -> FleetKernels:
+    job = facts.job
     fired = [row for row in facts.fired if row.rule.startswith(FAMILY)]
     known = [row.finding.severity for row in fired if row.finding.severity is not None]
     at = max((row.evaluated_through or 0.0 for rule, row in facts.rules.items() if _judged(facts, rule)), default=0.0)
     return FleetKernels(
-        job=facts.job.job,
-        status=facts.job.status.value,
+        job=job.job,
+        status=job.status.value,
         recorded_at=iso_time(at) if at else None,
         severity=max(known, key=severity_rank).value if known else None,
         findings=[row.rule.removeprefix(FAMILY) for row in fired],
+        page=kernel_page_link(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix),
     )
 
 

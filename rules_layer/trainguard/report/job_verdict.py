@@ -11,6 +11,7 @@ from trainguard.report.phrasing import listed
 from trainguard.rules.low_gpu_held_output import HELD_TIME
 from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
+from trainguard.rules.registry import spec_of
 from trainguard.rules.units import counted
 from trainguard.stores import Jobs, RuleStates, StoredRow
 from trainguard.timestamps import iso_time
@@ -19,8 +20,15 @@ STALE_S = 900.0
 """An active job of which nothing newer was judged may have changed since."""
 
 SURE_AFTER_S = 1_800.0
+MINUTES_AN_HOUR = 60.0
 _IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
-_LOSSES = ("bad_objects", "gaps")
+_PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
+_BLIND = _PENDING | {Status.DISABLED}
+LACKING_SHARE = 0.05
+"""A fault could hide where so much of the nodes' time has no usable object."""
+
+_LOST_OBJECTS = ("bad_objects", "empty_objects", "gaps")
+_LOST_LINES = ("bad_lines", "truncated_objects")
 
 
 def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: PriceTable | None = None) -> JobVerdict:
@@ -117,7 +125,33 @@ class _Findings:
         if self.record.active and (through is None or abs(now - through) > STALE_S):
             newest = "has no time" if through is None else f"is of {iso_time(through)}"
             return f"The newest data of the job {newest}, and it is {iso_time(now)}: what it does now is not known."
-        return None
+        if not self.open and self._lacks_much:
+            said = counted(self._lost_objects, "object")
+            return f"{said} of the profile could not be read, or never came, and the others show nothing wrong."
+        return None if self.open else self._why_blind()
+
+    def _why_blind(self) -> str | None:
+        """Say why nobody knows whether the GPUs work; None where that was judged, or there is nothing to judge."""
+        row = self.facts.rules.get(LOW_GPU.name)
+        if row is None or row.status not in _BLIND:
+            return None
+        if row.status is Status.DISABLED:
+            return f"Nothing judges whether the GPUs work: {LOW_GPU.name} is disabled."
+        return f"Whether the GPUs work is not judged: {row.finding.reason}"
+
+    def _counted(self, names: Sequence[str]) -> int:
+        """How often something was counted; the report's row counts over all streams of the job."""
+        return max((sum(each.row.counters.get(name, 0) for name in names) for each in self.rows), default=0)
+
+    @property
+    def _lost_objects(self) -> int:
+        return self._counted(_LOST_OBJECTS)
+
+    @property
+    def _lacks_much(self) -> bool:
+        """Whether so many objects are lost that a fault could hide; a node writes one a minute."""
+        hours = self.facts.hours
+        return hours is not None and self._lost_objects >= LACKING_SHARE * hours * MINUTES_AN_HOUR > 0.0
 
     @property
     def verdict(self) -> Verdict:
@@ -157,18 +191,34 @@ class _Findings:
         return _began(self.open[0])
 
     def certainty(self, now: float) -> tuple[Certainty, str | None]:
-        if self.record.streams_left_out:
-            return Certainty.MEDIUM, "Some nodes are not evaluated: objects name more than are taken."
-        missing = sum(each.row.counters.get(name, 0) for each in self.rows for name in _LOSSES)
-        if missing:
-            return Certainty.MEDIUM, f"{counted(missing, 'object')} of the profile could not be read, or never came."
-        unsure = [rule for rule, row in self.facts.rules.items() if row.status is Status.ERROR]
-        if unsure:
-            return Certainty.MEDIUM, f"{listed(unsure)} could not judge."
+        why = self._why_incomplete() or (None if self.open else self._why_not_sure())
         since = self.since
-        if self.open and self.record.active and (since is None or now - since < SURE_AFTER_S):
-            return Certainty.MEDIUM, "It has lasted for less than half an hour."
-        return Certainty.HIGH, None
+        if why is None and self.open and self.record.active and (since is None or now - since < SURE_AFTER_S):
+            why = "It has lasted for less than half an hour."
+        return (Certainty.HIGH, None) if why is None else (Certainty.MEDIUM, why)
+
+    def _why_incomplete(self) -> str | None:
+        """Say what of the job was not evaluated, whatever was found; None where all was."""
+        if self.record.streams_left_out:
+            return "Some nodes are not evaluated: objects name more than are taken."
+        if self._lost_objects:
+            return f"{counted(self._lost_objects, 'object')} of the profile could not be read, or never came."
+        if self._counted(_LOST_LINES):
+            return "Some objects of the profile are damaged, and were read in part."
+        unsure = [rule for rule, row in self.facts.rules.items() if row.status is Status.ERROR]
+        return f"{listed(unsure)} could not judge." if unsure else None
+
+    def _why_not_sure(self) -> str | None:
+        """Say what no rule has judged of a job on which nothing was found; None where each that can fire has."""
+        rows = {rule: row for rule, row in self.facts.rules.items() if not spec_of(rule).informs_only}
+        low = rows.get(LOW_GPU.name)
+        if low is None or low.status is Status.NOT_APPLICABLE:
+            why = "" if low is None else f": {low.finding.reason}"
+            return f"No rule has judged whether GPUs work{why or '.'}"
+        if pending := [rule for rule, row in rows.items() if row.status in _PENDING]:
+            return f"{listed(pending)} {'has' if len(pending) == 1 else 'have'} too little data for a verdict."
+        disabled = [rule for rule, row in rows.items() if row.status is Status.DISABLED]
+        return f"{listed(disabled)} {'is' if len(disabled) == 1 else 'are'} disabled." if disabled else None
 
     def would_do(self, verdict: Verdict) -> tuple[WouldDo, str]:
         policy = self.record.policy

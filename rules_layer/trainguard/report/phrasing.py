@@ -18,12 +18,6 @@ def shown_time(epoch_s: float | None) -> str | None:
     return None if epoch_s is None else iso_time(epoch_s)
 
 
-def faults_counted(amount: int, name: str) -> str:
-    """Say how often a fault was counted under its name: ``1 bad line``, ``2 bad lines``."""
-    words = name.replace("_", " ")
-    return f"{amount:,} {words.removesuffix('s') if amount == 1 else words}"
-
-
 def listed(names: Sequence[str], limit: int = NAMED) -> str:
     """Join names: ``A``, ``A and B``, ``A, B and C``, ``A, B and 126 more``."""
     shown = list(names) if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]

@@ -1,27 +1,34 @@
 """What was collected of the profiler's streams of a job, and what was missing, in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainguard.engine.ordering.grid_order import MINUTE_S
 from trainguard.engine.verdicts.liveness import VANISHED_S
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.system_session import MINUTE_PARTITION
+from trainguard.finding import clock_times
 from trainguard.records import FIRST_FAMILY, NodeRecord
 from trainguard.report.document import NodeCoverage
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import listed, show_share, shown_time
 from trainguard.rules.units import counted, show_duration
+from trainguard.timestamps import iso_time
 
 STREAMS: Mapping[str, str] = {"system": "system metrics", "framework": "framework events"}
 BAD_OBJECTS = "bad_objects"
 
+LACKING_SHARE = 0.05
+"""A fault could hide where so much of a node's time has no samples: nobody may call its job healthy."""
+
+_NAMED_GAPS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Minutes:
-    """Minutes of a system stream, from the first to the last: how many there are, and how many could be used."""
+    """Minutes of a system stream, from the first to the last: how many there are, and how many have samples."""
 
-    used: int
+    used: float
     expected: int
 
     @property
@@ -31,16 +38,35 @@ class Minutes:
 
 
 def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> Minutes:
-    """Count a system stream's minutes; a minute that could not be read is as good as none."""
+    """Count a system stream's minutes; objects that could not be read, and the lack of samples, count alike."""
     last, first_at = (
         record.cursors.get(MINUTE_PARTITION),
-        judged.profiler.system[record.key.node].state.kept.first_sample_at,
+        (kept := judged.profiler.system[record.key.node].state.kept).first_sample_at,
     )
     if last is None or first_at is None:
         return Minutes(0, 0)
     expected = max((last - int(first_at // MINUTE_S) * MINUTE_S) // MINUTE_S + 1, 1)
-    lost = record.counters.get("gaps", 0) + record.counters.get(BAD_OBJECTS, 0)
-    return Minutes(max(expected - lost, 0), expected)
+    lost = max(record.counters.get("gaps", 0) + record.counters.get(BAD_OBJECTS, 0), kept.missing_s / MINUTE_S)
+    return Minutes(max(expected - lost, 0.0), expected)
+
+
+def lacking_nodes(judged: EvaluatedJob) -> dict[str, str]:
+    """Return the nodes of whose time too much has no samples, with how much and when, in words."""
+    records = {record.key.node: record for record in judged.streams.records.values() if record.key.stream == "system"}
+    counts = {node: minutes_of(record, judged) for node, record in sorted(records.items())}
+    return {
+        node: _lack(minutes, judged.profiler.system[node].state.kept.gaps)
+        for node, minutes in counts.items()
+        if minutes.expected and minutes.used < (1.0 - LACKING_SHARE) * minutes.expected
+    }
+
+
+def _lack(minutes: Minutes, gaps: Sequence[tuple[float, float]]) -> str:
+    lost_s, whole_s = (minutes.expected - minutes.used) * MINUTE_S, minutes.expected * MINUTE_S
+    of = f"{show_duration(lost_s)} of its {show_duration(whole_s)}"
+    named = [clock_times(iso_time(start), iso_time(end)) for start, end in gaps[-_NAMED_GAPS:]]
+    more = "the newest of them " if len(gaps) > _NAMED_GAPS else ""
+    return f"{of} ({more}{listed(named)})" if named else of
 
 
 def stale_nodes(judged: EvaluatedJob) -> list[str]:

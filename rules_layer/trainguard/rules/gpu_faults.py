@@ -1,5 +1,6 @@
 """What is remembered of each GPU's health, minute by minute: faults that last, and minutes under load."""
 
+from collections.abc import Mapping
 from statistics import median
 
 import msgspec
@@ -35,6 +36,17 @@ MOST_GPUS = 64
 NEURON = "neuron"
 SILENT_MINUTES = 3
 """A GPU without a sample in so many minutes, while others of its node have some, has vanished."""
+
+
+HEALTH_SERIES: Mapping[str, tuple[str, ...]] = {
+    "XID errors": (names.XID,),
+    "ECC errors": (names.ECC_UNCORRECTED,),
+    "remapped rows": (names.REMAPPING_FAILED,),
+    "throttling": (names.THROTTLE_REASONS,),
+    "PCIe width": (names.LINK_WIDTH,),
+    "lost GPUs": (names.LOST, names.UNANSWERED),
+}
+"""What health is judged by, in words, and the series of each; a clock alone says nothing without the reasons for it."""
 
 
 class LoadedMinute(msgspec.Struct, array_like=True):
@@ -95,10 +107,14 @@ class GpuRecord(msgspec.Struct, array_like=True):
 
 
 class HealthState(msgspec.Struct, array_like=True):
-    """The node's GPUs by name, at most 64; ``minutes`` is how many objects were folded in."""
+    """The node's GPUs by name, at most 64; ``minutes`` is how many objects were folded in.
+
+    ``seen`` names the kinds of health series that were there, those of HEALTH_SERIES.
+    """
 
     gpus: dict[str, GpuRecord] = msgspec.field(default_factory=dict)
     minutes: int = 0
+    seen: list[str] = msgspec.field(default_factory=list)
 
     def fold(self, minute: NodeMinute) -> None:
         """Take in one minute of a node."""
@@ -107,6 +123,7 @@ class HealthState(msgspec.Struct, array_like=True):
             return
         self.minutes += 1
         at = float(minute.snapshots.times[-1])
+        self.seen = _with_kinds(self.seen, samples)
         seen = {device for device in samples.devices if "." not in device}
         for gpu in sorted(seen - self.gpus.keys(), key=lambda name: (len(name), name)):
             if len(self.gpus) < MOST_GPUS:
@@ -153,6 +170,14 @@ class HealthState(msgspec.Struct, array_like=True):
                 record.best_clock = max(clock, record.best_clock or 0.0)
             if width is not None:
                 record.best_width = max(width, record.best_width or 0.0)
+
+
+def _with_kinds(known: list[str], samples: DeviceSamples) -> list[str]:
+    """Return the kinds of health series that are known, with those that the samples have, in order."""
+    if len(known) == len(HEALTH_SERIES):
+        return known
+    metrics = {names.XID if metric.startswith(names.XID_COUNT) else metric for metric in samples.by_metric}
+    return [kind for kind, series in HEALTH_SERIES.items() if kind in known or metrics.intersection(series)]
 
 
 def clock_lost(record: GpuRecord, loaded: LoadedMinute) -> float | None:

@@ -19,11 +19,12 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.units import counted
+from trainguard.rules.windowing import no_utilization
 
 CLEAR_AFTER_S = 1_800.0
 NOT_COLLECTED = (
-    "has no series of GPU health, such as clocks, ECC and XID errors: trainguard-collector writes them, the managed "
-    "profiler does not."
+    "has no series of GPU health, such as XID and ECC errors, reasons for throttling and PCIe width: "
+    "trainguard-collector writes them, dcgm-exporter some of them, the managed profiler none."
 )
 
 
@@ -86,17 +87,20 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
         if not state.gpus:
             if not view.gpu_names:
-                return RuleResult(Status.NOT_APPLICABLE, f"{view.node} has no GPU.")
+                return RuleResult(Status.NOT_APPLICABLE, no_utilization(view))
             return RuleResult(Status.NOT_APPLICABLE, f"{view.node} {NOT_COLLECTED}", details=output.NO_DETAILS)
         needed = min(parameters.loaded_minutes, KEPT_MINUTES)
         problems = output.problems_of(
             state, view.node, view.watermark_s, clock_loss=parameters.clock_loss, minutes=needed
         )
         details = output.details_of(state, problems) if view.detailed else output.NO_DETAILS
+        if not problems and not state.seen:
+            return RuleResult(Status.NOT_APPLICABLE, f"{view.node} {NOT_COLLECTED}", details=output.NO_DETAILS)
         if not problems:
             neuron = len(state.neuron_devices)
             gpus = counted(neuron, "Neuron device") if neuron else counted(len(state.gpus), "GPU")
-            reason = f"{gpus} of {view.node} reported no fault in {counted(state.minutes, 'minute')}."
+            over = counted(state.minutes, "minute")
+            reason = f"{gpus} of {view.node} reported no fault in {over} by {', '.join(state.seen)}."
             return RuleResult(
                 Status.OK,
                 f"{reason}{output.remarks_on(state, view.node)}",

@@ -4,6 +4,7 @@ A rule over each node watches power and activity; the rule over the job fires wh
 loads or evaluates on the hosts is no hang, and a job that went on after a pause may pause for twice as long.
 """
 
+from collections.abc import Mapping
 from statistics import fmean
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, Loss, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_duration
+from trainguard.rules.windowing import no_utilization
 from trainguard.telemetry.framework import FrameworkEvents
 
 CLEAR_AFTER_S = 180.0
@@ -96,13 +98,13 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
             return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
         details = output.details_of({view.node: state}, {}) if view.detailed and state.minutes else output.NO_DETAILS
         if not view.gpu_names:
-            return RuleResult(Status.NOT_APPLICABLE, f"{view.node} has no GPU.", details=details)
+            return RuleResult(Status.NOT_APPLICABLE, no_utilization(view), details=details)
         if not state.minutes:
             return RuleResult(Status.NOT_APPLICABLE, f"{view.node}: {output.NOT_COLLECTED}", details=details)
         if not state.known:
             reason = f"no GPU of {view.node} has worked for {LEAST_WORK_MINUTES} minutes with a sample of power."
             return RuleResult(Status.WARMING_UP, reason, data_points=state.minutes, details=details)
-        reason = f"the GPUs of {view.node} work."
+        reason = f"the GPUs of {view.node} work, by their utilization or their power."
         if state.quiet_since is not None:
             reason = f"no GPU of {view.node} has worked for {show_duration(state.quiet_s)}."
         return RuleResult(
@@ -160,7 +162,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         if not is_quiet or seconds < needed or (steps and not stopped):
             return RuleResult(
                 Status.OK,
-                _calm(seconds if is_quiet else 0.0, needed, len(watched)),
+                _calm(seconds if is_quiet else 0.0, needed, present),
                 measured=seconds / 60.0 if is_quiet else 0.0,
                 threshold=needed / 60.0,
                 near=is_quiet,
@@ -208,9 +210,12 @@ def _progress(view: JobView) -> dict[str, Progress]:
     }
 
 
-def _calm(seconds: float, needed: float, nodes: int) -> str:
+def _calm(seconds: float, needed: float, present: Mapping[str, WatchState]) -> str:
     if not seconds:
-        return f"GPUs of {counted(nodes, 'node')} work."
+        paused = [state.at - state.paused_since for state in present.values() if state.at and state.paused_since]
+        if present and len(paused) == len(present) and min(paused) > 0.0:
+            return f"no GPU has worked for {show_duration(min(paused))}, and hosts compute, read, write or send."
+        return f"GPUs of {counted(len(present), 'node')} work, by their utilization or their power."
     return f"no GPU has worked for {show_duration(seconds)}; that counts from {show_duration(needed)} on."
 
 

@@ -15,7 +15,10 @@ NAMED = 4
 """So many GPUs, or ranks, are named in a sentence."""
 
 MOST_STEPS = 256
-NOT_COLLECTED = "no power of the GPUs was collected, which the rule needs: trainguard-collector writes it."
+NOT_COLLECTED = (
+    "no power of the GPUs was collected, which the rule needs: trainguard-collector, dcgm-exporter, W&B and MLflow "
+    "write it."
+)
 
 
 class HungNode(msgspec.Struct, frozen=True):

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
+from trainguard.state.idle_evidence import QUIET_PERCENT
 from trainguard.state.sample_window import ACTIVE_PERCENT
 from trainguard.telemetry import devices as names
 
@@ -63,7 +65,8 @@ def fold_held(held: dict[str, HeldMemory], minute: NodeMinute, threshold: float)
             before = None
         is_held = used.least >= (threshold / _PERCENT * total if total > 0.0 else LEAST_BYTES)
         utilization = minute.snapshots.gpu_utilization[:, gpus.index(gpu)]
-        is_idle = bool((utilization < ACTIVE_PERCENT).any() and not (utilization >= ACTIVE_PERCENT).any())
+        sampled = utilization[~np.isnan(utilization)]
+        is_idle = bool(sampled.size and sampled.max() < ACTIVE_PERCENT and sampled.mean() < QUIET_PERCENT)
         held[gpu] = HeldMemory(
             at=at,
             used=round(used.least / _MEGA),

@@ -1,4 +1,7 @@
-"""When a node's GPUs do nothing, or next to nothing: never used, stopped, or nearly idle on average."""
+"""When a node's GPUs do nothing, or next to nothing: never used, stopped, or nearly idle on average.
+
+A GPU that is never active, at 10 % or more, and has a mean of 5 % or more still works: it is under-used.
+"""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ CHANCE = 0.001
 ONE_RUN = 0.8
 """Of the time in which a node was nearly idle, so much in one run of idle snapshots is silence after the last work."""
 
-Look = Literal["unused", "silent", "quiet"]
+Look = Literal["unused", "silent", "quiet", "weak"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Idleness:
     """How a node idles, and for how many ``seconds``.
 
     ``look`` is "unused" where no GPU was ever active, "silent" where none has been since the last work, and "quiet"
-    where they are nearly idle on average.
+    where they are nearly idle on average. With "weak" they work, and are under-used.
     """
 
     look: Look
@@ -35,8 +38,10 @@ class Idleness:
     at_start: bool
 
     @property
-    def kind(self) -> IdleNode:
-        """What the finding is called: a node that has done no work since its start was never used."""
+    def kind(self) -> IdleNode | None:
+        """What the finding is called: a node without work since its start was never used; None of one that works."""
+        if self.look == "weak":
+            return None
         return "never used" if self.at_start else "idle"
 
 
@@ -53,6 +58,8 @@ def idleness_of(view: NodeView) -> Idleness | None:
     seconds = (silent_s if silent else quiet_s) + view.interval_s
     if seconds < IDLE_FINDING_S:
         return None
+    if silent and view.idle_time.run_mean >= QUIET_PERCENT:
+        return Idleness("weak", seconds, at_start)
     if at_start and not view.ever_active.any():
         return Idleness("unused", seconds, at_start)
     look: Look = "silent" if silent and not at_start else "quiet"

@@ -7,22 +7,32 @@ from typing import Literal
 import msgspec
 
 from trainguard.rules.details import Details
-from trainguard.rules.low_gpu_activity import Hollow
+from trainguard.rules.low_gpu_activity import SM, Hollow
 from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness, Look
 from trainguard.rules.low_gpu_pauses import RegularBreaks, regular_breaks
 from trainguard.rules.quantiles import counted_boxes
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.symptoms import NO_REASON
-from trainguard.rules.units import counted, show_duration, show_percent
+from trainguard.rules.units import counted, show_duration, show_number, show_percent
+from trainguard.state.sample_window import ACTIVE_PERCENT
 
 Kind = Literal["under", "fluctuating"]
 
 IDLE_TIME = Measure("time without a GPU in use", "min")
+WEAK_MEAN = Measure("mean utilization of the busiest GPU without an active one", "%")
 QUIET_MEAN = Measure("mean utilization of the busiest GPU while nearly idle", "%")
 PAUSED = Measure("time in regular pauses", "%")
 SM_P95 = Measure("95th percentile of SM activity", "%")
-FINDINGS: Mapping[Look, str] = {"unused": "never used", "silent": "idle", "quiet": "nearly idle"}
+TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory", "%")
+FINDINGS: Mapping[Look, str] = {
+    "unused": "never used",
+    "silent": "idle",
+    "quiet": "nearly idle",
+    "weak": "under-used",
+}
+UTILIZATION = "GPU utilization"
+"""The measure of every finding but that of a hollow GPU."""
 
 LEFT_OUT_SHARE = 0.2
 """So much of the points left out as pauses is said beside the verdict on the others."""
@@ -58,8 +68,9 @@ class GpuUsage(msgspec.Struct, frozen=True):
 class LowGpuDetails(Details, frozen=True, kw_only=True):
     """A node's GPUs; ``last_timestamp`` is the watermark, epoch microseconds.
 
-    ``finding`` is that of an idle node, or of an idle GPU that holds memory; ``memory`` is "held", "free" or "not
-    collected".
+    ``finding`` is that of an idle or under-used node, or of an idle GPU that holds memory; ``memory`` is "held", "free"
+    or "not collected". ``measure`` is what the verdict was taken from: "GPU utilization", "SM activity", or "activity
+    of tensor cores and memory".
     """
 
     gpus: dict[str, GpuUsage]
@@ -67,6 +78,7 @@ class LowGpuDetails(Details, frozen=True, kw_only=True):
     last_timestamp: int | None
     finding: str | None = None
     memory: str | None = None
+    measure: str = UTILIZATION
 
 
 def details_of(view: NodeView, usages: Sequence[Usage]) -> LowGpuDetails:
@@ -104,10 +116,13 @@ def sentence_of(usage: Usage, view: NodeView, window: int, thresholds: tuple[flo
     low = f"{show_percent(usage.p5)} (threshold {show_percent(thresholds[1])})"
     where = f"{usage.gpu} on {view.node}"
     if usage.kind == "under":
-        return f"{where}: 95 % of {span} are at or below {high}"
+        return f"{where}: 95 % of {span} have a {UTILIZATION} of at most {high}"
     if usage.kind == "fluctuating":
-        return f"{where}: of {span} the busiest 5 % are at or above {high}, but the idlest 5 % at or below {low}"
-    return f"{where}, the least busy GPU: over {span} the 95th percentile is {high} and the 5th {low}"
+        busiest = f"of {span} the busiest 5 % have a {UTILIZATION} of at least {high}"
+        return f"{where}: {busiest}, but the idlest 5 % of at most {low}"
+    return (
+        f"{where}, the least busy GPU: over {span} the 95th percentile of its {UTILIZATION} is {high} and the 5th {low}"
+    )
 
 
 def lasting_of(points: int, view: NodeView, needed: int | None) -> str:
@@ -165,23 +180,24 @@ def advice_on(worst: Usage, view: NodeView) -> str:
     )
 
 
-def hollow_sentence(hollow: Sequence[Hollow], view: NodeView, threshold: float) -> str:
+def hollow_sentence(hollow: Sequence[Hollow], view: NodeView) -> str:
     """Say that GPUs look busy and use little of themselves."""
     worst = hollow[0]
     more = f"; {len(hollow)} GPUs of {view.node} do so" if len(hollow) > 1 else ""
+    power = f", at {show_number(worst.power)} W" if worst.measure != SM and worst.power else ""
     return (
         f"{worst.gpu} on {view.node} looks {show_percent(worst.busy)} busy, but 95 % of its last "
-        f"{counted(worst.minutes, 'minute')} of work have an SM activity of at most {show_percent(worst.p95)} "
-        f"(threshold {show_percent(threshold)}){more}"
+        f"{counted(worst.minutes, 'minute')} of work have an {worst.measure} of at most {show_percent(worst.p95)} "
+        f"(threshold {show_percent(worst.threshold)}){power}{more}"
     )
 
 
 def hollow_advice(worst: Hollow, view: NodeView) -> str:
     """Say what to do about a GPU whose kernels leave most of it unused."""
+    what = "its multiprocessors" if worst.measure == SM else "its tensor cores and its memory"
     return (
         f"Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or share {worst.gpu} on {view.node}: "
-        f"its kernels leave {show_percent(100.0 - worst.p95)} of its multiprocessors unused; a kernel profile "
-        "names them."
+        f"its kernels leave {show_percent(100.0 - worst.p95)} of {what} unused; a kernel profile names them."
     )
 
 
@@ -196,6 +212,10 @@ def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str 
             f"for {idle}{since} no GPU of {view.node} was busier than "
             f"{show_percent(view.idle_time.highest_mean)} on average"
         ),
+        "weak": (
+            f"for {idle}{since} no GPU of {view.node} had a {UTILIZATION} of {show_percent(ACTIVE_PERCENT)} or more; "
+            f"the busiest had {show_percent(view.idle_time.run_mean)} on average"
+        ),
     }[idleness.look]
     return f"{FINDINGS[idleness.look]}{kind}: {reason} (allowed {show_duration(IDLE_FINDING_S)}){more}."
 
@@ -203,6 +223,11 @@ def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str 
 def idle_advice(idleness: Idleness, view: NodeView) -> str:
     """Say what to do about a node that idles."""
     cost = f"{show_duration(idleness.seconds)} were paid for without use."
+    if idleness.look == "weak":
+        return (
+            f"Raise the batch size, feed the GPUs of {view.node} faster, or take a smaller instance: they work, and "
+            "leave most of their time unused."
+        )
     if idleness.look == "silent":
         return f"Check whether the job hangs on {view.node}, and stop it if it does: {cost}"
     if idleness.look == "quiet":
@@ -215,7 +240,9 @@ def clause_of(result: RuleResult, _: int) -> str:
     node = "a node" if result.worst is None else result.worst.partition("/")[0]
     if result.idle_node is not None:
         return _idle_clause(result, node)
-    if result.measure == SM_P95:
+    if result.measure == WEAK_MEAN:
+        return f"the GPUs of {node} were hardly used"
+    if result.measure in {SM_P95, TENSOR_P95}:
         return f"the GPUs of {node} looked busy and used little of themselves"
     if result.measure == PAUSED:
         return f"the GPUs of {node} paused too often, or for too long"

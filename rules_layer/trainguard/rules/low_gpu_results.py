@@ -1,13 +1,15 @@
 """What is said of a whole node: that it idles, pauses too often, or looks busier than it is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from trainguard.records import Status
 from trainguard.rules import low_gpu_held_output as held_output
 from trainguard.rules import low_gpu_output as output
-from trainguard.rules.low_gpu_activity import Hollow
+from trainguard.rules.low_gpu_activity import SM, Hollow
 from trainguard.rules.low_gpu_held import HeldMemory, held_memory
 from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness
 from trainguard.rules.low_gpu_output import LowGpuDetails
@@ -17,6 +19,7 @@ from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import show_percent
 from trainguard.state.idle_evidence import QUIET_PERCENT
+from trainguard.state.sample_window import ACTIVE_PERCENT
 
 
 def judge_breaks(view: NodeView, breaks: RegularBreaks, costly: float, details: LowGpuDetails | None) -> RuleResult:
@@ -37,17 +40,17 @@ def judge_breaks(view: NodeView, breaks: RegularBreaks, costly: float, details: 
     )
 
 
-def judge_hollow(view: NodeView, hollow: list[Hollow], threshold: float, details: LowGpuDetails | None) -> RuleResult:
+def judge_hollow(view: NodeView, hollow: list[Hollow], details: LowGpuDetails | None) -> RuleResult:
     """Say that GPUs look busy and use little of themselves."""
     worst = hollow[0]
     lost_s = 60.0 * sum(each.lost_min for each in hollow) / max(int(np.count_nonzero(view.ever_active)), 1)
     seen = 0.0 if view.watermark_s is None else view.watermark_s - min(each.since for each in hollow)
     return RuleResult(
         Status.FIRED,
-        f"{output.hollow_sentence(hollow, view, threshold)}.",
+        f"{output.hollow_sentence(hollow, view)}.",
         measured=worst.p95,
-        threshold=threshold,
-        measure=output.SM_P95,
+        threshold=worst.threshold,
+        measure=output.SM_P95 if worst.measure == SM else output.TENSOR_P95,
         worst=worst.gpu,
         data_points=view.kept_total,
         advice=output.hollow_advice(worst, view),
@@ -55,7 +58,28 @@ def judge_hollow(view: NodeView, hollow: list[Hollow], threshold: float, details
         wasted_share=share_of_paid(view, lost_s),
         onset=min(each.since for each in hollow),
         gpus=tuple(each.gpu for each in hollow),
-        details=details or {},
+        details={} if details is None else msgspec.structs.replace(details, measure=worst.measure),
+    )
+
+
+def judge_weak(view: NodeView, idleness: Idleness, sign: str | None, details: LowGpuDetails | None) -> RuleResult:
+    """Say that a node without an active GPU works a little; ``sign`` is by what else than utilization that is seen."""
+    used = view.idle_time.run_mean / 100.0
+    seen = "" if sign is None else f", and {sign}"
+    weak = replace(idleness, look="weak")
+    return RuleResult(
+        Status.FIRED,
+        output.idle_sentence(weak, view, more=seen),
+        measured=view.idle_time.run_mean,
+        threshold=ACTIVE_PERCENT,
+        measure=output.WEAK_MEAN,
+        data_points=view.kept_total,
+        advice=output.idle_advice(weak, view),
+        affected_share=share_of_paid(view, idleness.seconds),
+        wasted_share=share_of_paid(view, (1.0 - used) * idleness.seconds),
+        onset=None if view.watermark_s is None else view.watermark_s + view.interval_s - idleness.seconds,
+        gpus=view.gpu_names,
+        details={} if details is None else msgspec.structs.replace(details, finding=output.FINDINGS["weak"]),
     )
 
 

@@ -21,7 +21,8 @@ from trainguard.rules.low_gpu_held_output import HELD_TIME
 from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, idleness_of
 from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN, Kind, LowGpuDetails, Usage
 from trainguard.rules.low_gpu_pauses import regular_breaks
-from trainguard.rules.low_gpu_results import judge_breaks, judge_hollow, judge_idle
+from trainguard.rules.low_gpu_results import judge_breaks, judge_hollow, judge_idle, judge_weak
+from trainguard.rules.low_gpu_signs import GpuSigns, fold_signs, sign_of_work
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
@@ -73,9 +74,19 @@ SPEC = RuleSpec(
         "every evaluation while the window moves on by twice its length, and that costs enough; or all GPUs of a node "
         "are idle, or nearly so on average, for 20 min, which is told apart where they hold {threshold_memory} % of "
         "their memory; or they pause regularly for too long; or a GPU looks busy while its SM activity stays below "
-        "{threshold_sm} %"
+        "{threshold_sm} %, or without it tensor cores, memory and power show no work"
     ),
-    measures=(P95, P5, IDLE_TIME, QUIET_MEAN, output.PAUSED, output.SM_P95, HELD_TIME),
+    measures=(
+        P95,
+        P5,
+        IDLE_TIME,
+        QUIET_MEAN,
+        output.WEAK_MEAN,
+        output.PAUSED,
+        output.SM_P95,
+        output.TENSOR_P95,
+        HELD_TIME,
+    ),
     parameters={
         "threshold_p95": ParameterHelp("%", "a GPU whose 95th percentile is below it is under-utilised"),
         "threshold_p5": ParameterHelp("%", "else, one whose 5th percentile is below it fluctuates"),
@@ -132,7 +143,8 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     ``judged`` counts the kept points that were added at evaluations which judged some GPU, ``low`` those of them at
     which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
     where it had too little to do, and what its dips cost where it fluctuated. ``activity`` is of the GPUs whose SM
-    activity is collected, ``held`` of those whose memory in use is.
+    activity, or that of tensor cores and memory, is collected, ``held`` of those whose memory in use is, ``signs`` of
+    those whose SM activity or power is.
     """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
@@ -141,6 +153,7 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     wasted: dict[str, float] = msgspec.field(default_factory=dict)
     activity: dict[str, BusyMinutes] = msgspec.field(default_factory=dict)
     held: dict[str, HeldMemory] = msgspec.field(default_factory=dict)
+    signs: dict[str, GpuSigns] = msgspec.field(default_factory=dict)
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -157,6 +170,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         view = minute.view
         fold_activity(state.activity, minute, parameters.threshold_sm, parameters.threshold_p95)
         fold_held(state.held, minute, parameters.threshold_memory)
+        fold_signs(state.signs, minute)
         streaks = {}
         usages = self._usages(view, parameters)
         window = self.window_points(parameters, view.interval_s)
@@ -193,6 +207,9 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         details = output.details_of(view, usages) if view.detailed else None
         idleness = idleness_of(view)
         if idleness is not None:
+            sign = sign_of_work(state.signs, view)
+            if sign is not None or idleness.look == "weak":
+                return judge_weak(view, idleness, sign, details)
             return judge_idle(view, idleness, state.held, details)
         if not any(usage.judged for usage in usages):
             points = max((usage.points for usage in usages), default=0)
@@ -247,9 +264,10 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         breaks = regular_breaks(view)
         if not fired and breaks is not None and breaks.go_on and breaks.share >= COSTLY_SHARE:
             return judge_breaks(view, breaks, COSTLY_SHARE, details)
-        hollow = [] if fired else hollow_gpus(state.activity, self._lasting_s(parameters, view))
+        lasting_s = self._lasting_s(parameters, view)
+        hollow = [] if fired else hollow_gpus(state.activity, lasting_s, parameters.threshold_sm)
         if hollow:
-            return judge_hollow(view, hollow, parameters.threshold_sm, details)
+            return judge_hollow(view, hollow, details)
         low = [usage for usage in judged if usage.kind is not None]
         worst = min(fired or lasted or low or judged, key=lambda usage: (usage.p95, usage.p5))
         thresholds = parameters.threshold_p95, parameters.threshold_p5

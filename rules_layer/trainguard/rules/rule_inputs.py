@@ -26,6 +26,9 @@ class IdleTime:
         not over the newest 20 minutes, or over all samples where they are fewer.
     highest_mean, newest_mean : float
         The busiest GPU's mean utilization over the newest 20 to 24 minutes, and over the newest 4 at most, percent.
+    run_mean : float
+        The same over the idle run that is open at the watermark, or over its newest 24 minutes, percent: GPUs at 9 %
+        are never active, and work.
     """
 
     samples: int = 0
@@ -35,6 +38,7 @@ class IdleTime:
     quiet_s: float = 0.0
     highest_mean: float = 0.0
     newest_mean: float = 0.0
+    run_mean: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

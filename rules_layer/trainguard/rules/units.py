@@ -26,6 +26,16 @@ def show_percentage_points(value: float) -> str:
     return f"{shown} percentage point" if shown == "1" else f"{shown} percentage points"
 
 
+_FAULTS = {"bad_objects": "objects that could not be read"}
+"""What counters of faults are called where their names do not say it."""
+
+
+def faults_counted(amount: int, name: str) -> str:
+    """Say how often a fault was counted under its name: ``1 bad line``, ``2 objects that could not be read``."""
+    first, space, rest = _FAULTS.get(name, name.replace("_", " ")).partition(" that ")
+    return f"{amount:,} {first.removesuffix('s') if amount == 1 else first}{space}{rest}"
+
+
 def counted(amount: int, what: str) -> str:
     """For example ``1 GPU``, ``1,024 GPUs``."""
     return f"{amount:,} {what}" if amount == 1 else f"{amount:,} {what}s"

@@ -100,7 +100,7 @@ class SampledRule(SystemRule[P, S], Generic[P, S]):
 
     def unfit(self, view: NodeView) -> str | None:
         """Say why the rule cannot judge the node's GPUs; None where it can."""
-        return None if view.gpu_names else f"{view.node} has no GPU."
+        return None if view.gpu_names else no_utilization(view)
 
     @abstractmethod
     def judge_samples(self, state: S, view: NodeView, parameters: P) -> RuleResult:
@@ -135,6 +135,11 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
     def clear_after_s(self, parameters: W, interval_s: float) -> float:
         """Three windows."""
         return 3.0 * self.window_points(parameters, interval_s) * interval_s
+
+
+def no_utilization(view: NodeView) -> str:
+    """Say that a node has no samples of GPUs: it has none, or nobody measured them."""
+    return f"no utilization of GPUs was recorded on {view.node}: it has none, or they were not measured."
 
 
 def sampled_enough(window: FloatArray, least: int = MIN_WINDOW_POINTS) -> BoolArray:

@@ -11,6 +11,7 @@ from trainguard.ports import RuleConfiguration
 from trainguard.rules.family_rules import bare
 from trainguard.rules.parameters import PARAMETERS_TYPES, canonical_rule
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.training.names import FAMILY
 from trainguard.rules.training.names import NAMES as TRAINING_NAMES
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.job_settings import TRAINING_RULES
@@ -44,20 +45,23 @@ def configured(profiler: Sequence[RuleConfiguration], debugger: Sequence[RuleCon
     """Return what a job's rule configurations give."""
     reading = _Reading()
     elsewhere: dict[str, str] = {}
-    chosen: list[str] = []
+    chosen: dict[str, tuple[str, Mapping[str, str]]] = {}
     for configuration in (*profiler, *debugger):
         reason = _reason_against(configuration)
         if reason is not None:
             elsewhere[configuration.name] = reason
             continue
-        rule = canonical_rule(configuration.parameters[_RULE])
-        if rule in TRAINING_NAMES:
-            chosen.append(bare(rule))
+        rule, settings = canonical_rule(configuration.parameters[_RULE]), _settings(configuration)
         if _ACTIONS in configuration.parameters:
             elsewhere[f"{configuration.name}/{_ACTIONS}"] = _NO_ACTIONS
-        for setting, value in _settings(configuration).items():
+        if rule in TRAINING_NAMES:
+            first = chosen.setdefault(bare(rule), (configuration.name, settings))
+            if first[1] != settings:
+                _refuse_second(reading, first, (configuration.name, settings))
+                continue
+        for setting, value in settings.items():
             _add(reading, configuration.name, setting, value)
-    choices = {TRAINING_RULES: " ".join(dict.fromkeys(chosen))} if chosen else {}
+    choices = {TRAINING_RULES: " ".join(chosen)} if chosen else {}
     return Configured(
         source=Source(_NAME, reading.parameters, choices, reading.origins, tuple(reading.faults)),
         elsewhere=elsewhere,
@@ -85,6 +89,25 @@ def _settings(configuration: RuleConfiguration) -> dict[str, str]:
         if parameter not in {_RULE, _ACTIONS}:
             settings[f"{rule}_{parameter}" if unnamed and rule != PROFILER_REPORT else parameter] = value
     return settings
+
+
+def _refuse_second(
+    reading: _Reading, first: tuple[str, Mapping[str, str]], second: tuple[str, Mapping[str, str]]
+) -> None:
+    """Leave a rule of training health without usable settings, of which two configurations want different ones.
+
+    A setting with two values, under the two names of its rule, is one that the rule refuses, whatever its type.
+    """
+    origin = f"rule configuration {second[0]}"
+    for setting in sorted(first[1].keys() | second[1].keys()):
+        one, other = (each[1].get(setting, f"the default in {each[0]}") for each in (first, second))
+        if one == other:
+            continue
+        expected = f"as in rule configuration {first[0]}, {one!r}: a job runs one configuration of a rule"
+        reading.faults.append(SettingFault(origin, setting, other, expected))
+        for name, value, gave in ((setting, one, first[0]), (f"{FAMILY}/{setting}", other, second[0])):
+            reading.parameters[name] = value
+            reading.origins[name] = f"rule configuration {gave}"
 
 
 def _add(reading: _Reading, name: str, setting: str, value: str) -> None:

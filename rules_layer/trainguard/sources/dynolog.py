@@ -6,11 +6,11 @@ Dynolog writes the local time of its machine and a ``Z`` behind it: durations ar
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Any
 
-from trainguard.sources.run import ONLY_NODE, SeriesName, SourceRun
+from trainguard.sources.run import ONLY_NODE, SeriesName, Snapshot, SourceRun
 from trainguard.sources.snapshots import SnapshotCollector
 
 TOOL = "Dynolog"
@@ -21,12 +21,20 @@ BLANK = "a value that DCGM had not"
 TOO_MANY = f"lines beyond the first {MOST_LINES:,}"
 _LINE = re.compile(rb"time = (?P<time>[0-9T:.-]+)Z data = (?P<data>\{.*\})\s*")
 _MOST_DEVICES = 64
+_ENGINE = "EngineActivityPercent"
+"""The end of a name that is no series: it stands for the utilization of a GPU that has none."""
+
+_UTILIZATION = "GPUUtilization"
 _SERIES = {
-    "gpu_device_utilization": ("GPUUtilization", "", 1.0, 100.0),
+    "gpu_device_utilization": (_UTILIZATION, "", 1.0, 100.0),
     "gpu_memory_utilization": ("GPUMemoryUtilization", "", 1.0, 100.0),
     "gpu_power_draw": ("", "PowerWatts", 1.0, 100_000.0),
     "gpu_frequency_mhz": ("", "SMClockMHz", 1.0, 100_000.0),
     "sm_active_ratio": ("", "SMActivityPercent", 100.0, 1.0),
+    "graphics_engine_active_ratio": ("", _ENGINE, 100.0, 1.0),
+    "sm_occupancy": ("", "SMOccupancyPercent", 100.0, 1.0),
+    "tensorcore_active": ("", "TensorActivityPercent", 100.0, 1.0),
+    "hbm_mem_bw_util": ("", "DRAMActivityPercent", 100.0, 1.0),
     "pcie_tx_bytes": ("", "PCIeTransmittedBytesPerSecond", 1.0, 1e13),
     "pcie_rx_bytes": ("", "PCIeReceivedBytesPerSecond", 1.0, 1e13),
 }
@@ -63,7 +71,31 @@ def read_dynolog(name: str, lines: Iterable[bytes]) -> SourceRun:
             if values:
                 collected.add("", at, values)
     run.snapshots = collected.snapshots(ONLY_NODE)
+    _put_utilization(run)
     return run
+
+
+def _put_utilization(run: SourceRun) -> None:
+    """Let the activity of the engine be the utilization of GPUs that have none."""
+    found = [values for each in run.snapshots.values() for snapshot in each if (values := snapshot.values)]
+    known = {series.name for values in found for series in values if series.dimension == _UTILIZATION}
+    replaced: set[str] = set()
+    for node, snapshots in run.snapshots.items():
+        run.snapshots[node] = [Snapshot(each.at, _with_engine(each.values, known, replaced)) for each in snapshots]
+    if replaced:
+        run.notes.append(f"graphics_engine_active_ratio stands for the utilization of {', '.join(sorted(replaced))}.")
+
+
+def _with_engine(values: Mapping[SeriesName, float], known: Set[str], replaced: set[str]) -> Mapping[SeriesName, float]:
+    put = {}
+    for series, value in values.items():
+        gpu, _, rest = series.name.partition(".")
+        if rest != _ENGINE:
+            put[series] = value
+        elif gpu not in known:
+            put[SeriesName("gpu", gpu, _UTILIZATION)] = value
+            replaced.add(gpu)
+    return put
 
 
 def _record(line: bytes) -> tuple[float, dict[str, Any]] | None:

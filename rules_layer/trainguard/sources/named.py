@@ -1,7 +1,8 @@
 """What the setting ``source`` of a job names: a kind of service, which one of these, and the job's data in it.
 
-``prometheus https://host:9090 namespace=ml pod=~train-.* step=15``, ``mlflow https://host run=ID``,
-``logs /aws/batch/job stream=train/default/``. The service may be left out where a deployment reads one of the kind.
+``prometheus https://host:9090 namespace=ml pod=~train-.* step=15 node_label=host``, ``mlflow https://host run=ID``,
+``logs /aws/batch/job stream=train/default/ metric=loss:Loss=([0-9.]+)``. The service may be left out where a deployment
+reads one of the kind. A tag of SageMaker holds no brackets: an expression stands in ``job.json``.
 """
 
 import re
@@ -21,7 +22,12 @@ _KINDS: tuple[Kind, ...] = ("prometheus", "mlflow", "logs")
 _WORD = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})(?P<operator>=~|!~|!=|=)(?P<value>[^\x00-\x1f]{1,512})")
 _SERVER = re.compile(r"(https?://|arn:aws[a-z-]*:|/)[^\s\"'<>\\{}|^`]{1,512}")
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NODE_LABEL = re.compile(r"[A-Za-z_@][A-Za-z0-9_.@/-]{0,127}")
+"""A label that may name nodes, also an attribute of OpenTelemetry."""
+
 _STEP = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)s?")
+_METRIC = re.compile(r"(?P<name>[A-Za-z0-9_.-][A-Za-z0-9_./-]{0,127}):(?P<pattern>.{1,400})")
+MOST_METRICS = 40
 _STREAM = re.compile(r"[^:*\x00-\x1f]{1,512}")
 
 
@@ -38,18 +44,24 @@ class NamedSource:
         Label matchers of PromQL, of a Prometheus.
     step_s : float
         Distance of its samples, seconds.
+    node_label : str
+        The label that names its nodes; empty for those that are known.
     run : str
         Of MLflow.
     stream : str
         How the names of log streams begin; empty for those of the job of this name.
+    metrics : tuple of (str, str)
+        Names of scalars, and regular expressions with one group that find them in lines of logs.
     """
 
     kind: Kind
     server: str = ""
     matchers: str = ""
     step_s: float = DEFAULT_STEP_S
+    node_label: str = ""
     run: str = ""
     stream: str = ""
+    metrics: tuple[tuple[str, str], ...] = ()
 
     @property
     def gives_all(self) -> bool:
@@ -74,7 +86,7 @@ def named_source(text: str) -> NamedSource | None:
 
 
 def _prometheus(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
-    step_s = DEFAULT_STEP_S
+    step_s, node_label = DEFAULT_STEP_S, ""
     matchers = []
     for name, operator, value in words:
         if name == "step":
@@ -82,12 +94,16 @@ def _prometheus(server: str, words: list[tuple[str, str, str]]) -> NamedSource |
             if match is None or operator != "=":
                 return None
             step_s = float(match[1])
+        elif name == "node_label":
+            if NODE_LABEL.fullmatch(value) is None or operator != "=":
+                return None
+            node_label = value
         else:
             quoted = value.replace("\\", "\\\\").replace('"', '\\"')
             matchers.append(f'{name}{operator}"{quoted}"')
     if not matchers or not SHORTEST_STEP_S <= step_s <= LONGEST_STEP_S:
         return None
-    return NamedSource("prometheus", server, matchers=",".join(matchers), step_s=step_s)
+    return NamedSource("prometheus", server, matchers=",".join(matchers), step_s=step_s, node_label=node_label)
 
 
 def _mlflow(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
@@ -99,9 +115,13 @@ def _mlflow(server: str, words: list[tuple[str, str, str]]) -> NamedSource | Non
 def _logs(server: str, words: list[tuple[str, str, str]]) -> NamedSource | None:
     if not words:
         return NamedSource("logs", server)
-    if len(words) != 1 or words[0][:2] != ("stream", "=") or not _STREAM.fullmatch(words[0][2]):
+    streams = [value for name, _, value in words if name == "stream"]
+    found = [_METRIC.fullmatch(value) for name, _, value in words if name == "metric"]
+    metrics = [(each["name"], each["pattern"]) for each in found if each is not None]
+    is_known = len(streams) + len(metrics) == len(words) and all(operator == "=" for _, operator, _ in words)
+    if not is_known or len(streams) > 1 or not all(map(_STREAM.fullmatch, streams)) or len(metrics) > MOST_METRICS:
         return None
-    return NamedSource("logs", server, stream=words[0][2])
+    return NamedSource("logs", server, stream="".join(streams), metrics=tuple(metrics))
 
 
 _READERS = {"prometheus": _prometheus, "mlflow": _mlflow, "logs": _logs}

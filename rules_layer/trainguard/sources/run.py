@@ -72,6 +72,10 @@ class SourceRun:
         Whose the run is: ``user``, ``team`` and ``project``, as far as the tool says.
     bad : dict of str to int
         How many parts could not be read, by the reason.
+    asked_s : float or None
+        The distance, seconds, at which samples were asked for; None where the samples are as they were recorded.
+    notes : list of str
+        What people must know of how it was read, a sentence each.
     """
 
     name: str
@@ -85,6 +89,8 @@ class SourceRun:
     link: str | None = None
     owners: dict[str, str] = field(default_factory=dict)
     bad: dict[str, int] = field(default_factory=dict)
+    asked_s: float | None = None
+    notes: list[str] = field(default_factory=list)
 
     def refuse(self, why: str, count: int = 1) -> None:
         """Count parts that cannot be read."""

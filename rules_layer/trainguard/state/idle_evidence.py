@@ -58,6 +58,21 @@ class RecentUse(msgspec.Struct, array_like=True):
         self.parts = [each for each in self.parts if PART_S * (each.part + 1) > oldest]
         self._look(self.begun_at)
 
+    def mean_since(self, since: float) -> float:
+        """Return the busiest GPU's mean over the parts that are remembered and begin no earlier than ``since``.
+
+        The part in which samples begin counts where they do not begin before. Without such a part it is that of the
+        newest one.
+        """
+        begun_at = since if self.begun_at is None else self.begun_at
+        parts = [each for each in self.parts if max(PART_S * each.part, begun_at) >= since] or self.parts[-1:]
+        gpus = max((len(each.sums) for each in parts), default=0)
+        sums, counts = np.zeros(gpus), np.zeros(gpus)
+        for each in parts:
+            sums[: len(each.sums)] += each.sums
+            counts[: len(each.counts)] += each.counts
+        return _highest(sums, counts)
+
     def forget(self) -> None:
         """Begin anew, after time that nobody observed."""
         self.parts, self.begun_at, self.quiet_since = [], None, None

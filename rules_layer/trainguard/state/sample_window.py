@@ -34,6 +34,9 @@ REMEMBERED_GAPS = 16
 INTERRUPTED_S = 120.0
 """A shorter time without samples may be a lost object, or a slow sampler."""
 
+MISSING_S = 5.0
+"""A shorter time between two samples is the sampler's jitter, and counts as sampled."""
+
 
 class IdleRun(msgspec.Struct):
     """The idle run that is open: its start, and its points while it can still be kept (G + G + 2 packed columns).
@@ -65,8 +68,9 @@ class SampleWindowState(msgspec.Struct, omit_defaults=True):
     ``window`` holds the packed columns time (ms since ``first_sample_at``), mean CPU, G utilizations, G memories of
     the newest points; ``histogram`` G rows of 101 counts, packed as little-endian uint32. ``last_seen_at`` is the last
     snapshot of GPUs, ``observed_since`` the first one since they were last missing; ``gaps`` are the newest long times
-    without samples of any kind. ``quantised`` and ``limit`` say how the window was degraded to stay under the item's
-    cap.
+    without samples of any kind. ``missing_s`` sums the times without samples between the first and the last one: of
+    GPUs, or of anything on a node without GPUs. ``quantised`` and ``limit`` say how the window was degraded to stay
+    under the item's cap.
     """
 
     first_sample_at: float | None = None
@@ -79,6 +83,7 @@ class SampleWindowState(msgspec.Struct, omit_defaults=True):
     histogram: bytes = b""
     idle: IdleRun | None = None
     gaps: list[tuple[float, float]] = msgspec.field(default_factory=list)
+    missing_s: float = 0.0
     quantised: bool = False
     limit: int | None = None
     start_up: StartUp | None = None
@@ -133,7 +138,7 @@ class SampleWindow:
         seen = np.logical_or.reduce(~np.isnan(snapshots.gpu_utilization), axis=1)
         self._ever_active |= np.logical_or.reduce(busy, axis=0)
         used = np.flatnonzero(seen)
-        unobserved = self._unobserved(snapshots.times, used, max(KEPT_IDLE_S, 3.0 * interval_s))
+        unobserved = self._unobserved(snapshots.times, used, interval_s)
         self._note_use(snapshots, used, unobserved)
         self.started_anew = False
         self._sort(snapshots, active, used, unobserved, capacity, interval_s)
@@ -160,17 +165,26 @@ class SampleWindow:
             Distance of snapshots when none is missing.
         """
         at = times if since is None else np.concatenate([[since], times])
+        if not self._gpus:
+            self._count_missing(at, interval_s)
         missing = np.flatnonzero(np.diff(at) >= max(INTERRUPTED_S, 3.0 * interval_s))
         gaps = [(float(at[index]), float(at[index + 1])) for index in missing]
         self._state.gaps = [*self._state.gaps, *gaps][-REMEMBERED_GAPS:]
 
-    def _unobserved(self, times: FloatArray, seen: IntArray, longest_s: float) -> IntArray:
+    def _count_missing(self, times: FloatArray, interval_s: float) -> None:
+        """Add up the times between snapshots, beyond one interval each, in which others are missing."""
+        distances = np.diff(times)
+        lacking = distances[distances > max(MISSING_S, 3.0 * interval_s)]
+        self._state.missing_s = round(self._state.missing_s + float((lacking - interval_s).sum()), 3)
+
+    def _unobserved(self, times: FloatArray, seen: IntArray, interval_s: float) -> IntArray:
         """Return the snapshots before which samples of GPUs were missing, the node's first one included."""
         if seen.size == 0:
             return seen
         last = -np.inf if self._state.last_seen_at is None else self._state.last_seen_at
         at = np.concatenate([[last], times[seen]])
-        missing = np.flatnonzero(np.diff(at) > longest_s)
+        self._count_missing(at[np.isfinite(at)], interval_s)
+        missing = np.flatnonzero(np.diff(at) > max(KEPT_IDLE_S, 3.0 * interval_s))
         after_gaps: IntArray = seen[missing]
         self._state.last_seen_at = float(times[seen[-1]])
         if after_gaps.size:

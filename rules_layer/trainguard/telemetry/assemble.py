@@ -17,7 +17,9 @@ SAMPLING_INTERVALS_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
 SHORTEST_CONFIGURED_MS = 100
 """SageMaker takes no shorter interval; what a file or an item of an older version says below it counts as this."""
 
-_SNAP = 0.2
+_SNAP, _ROUGH_SNAP, _FEW = 0.03, 0.08, 5
+"""So near a configured interval a measured one is taken for it; a median of few distances is a rough measure."""
+
 _MAX_INTERVAL_S = 120.0
 
 
@@ -43,7 +45,7 @@ _STRETCHED, _AS_BEFORE, _OF_DISTANCES = 1.5, 0.25, 0.25
 
 
 def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
-    """Estimate the sampling interval: the median distance of one series' samples, snapped to SageMaker's intervals.
+    """Estimate the sampling interval: the median distance of one series' samples, or a configured one nearby.
 
     With a single sample of each series in the object (60 s sampling) the smallest distance to ``last_time``, the
     snapshot before, stands in for it: an object that is missing must not stretch the interval for good. Nor do missing
@@ -67,8 +69,9 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
         return previous_s
     if distance <= 0.0:
         return previous_s
+    snap = _SNAP if times.size > _FEW else _ROUGH_SNAP
     for interval_s in SAMPLING_INTERVALS_S:
-        if abs(distance - interval_s) <= _SNAP * interval_s:
+        if abs(distance - interval_s) <= snap * interval_s:
             return interval_s
     return min(max(distance, SHORTEST_INTERVAL_S), _MAX_INTERVAL_S)
 

@@ -18,7 +18,10 @@ POWER = "PowerWatts"
 TEMPERATURE = "TemperatureCelsius"
 SM_CLOCK = "SMClockMHz"
 SM_CLOCK_MAXIMUM = "SMClockMaximumMHz"
+POWER_LIMIT = "PowerLimitWatts"
 SM_ACTIVITY = "SMActivityPercent"
+TENSOR_ACTIVITY = "TensorActivityPercent"
+DRAM_ACTIVITY = "DRAMActivityPercent"
 THROTTLE_REASONS = "ThrottleReasons"
 LINK_WIDTH = "PCIeLinkWidth"
 LINK_WIDTH_MAXIMUM = "PCIeLinkWidthMaximum"
@@ -47,7 +50,10 @@ _LARGEST = {
     TEMPERATURE: 1_000.0,
     SM_CLOCK: 100_000.0,
     SM_CLOCK_MAXIMUM: 100_000.0,
+    POWER_LIMIT: 100_000.0,
     SM_ACTIVITY: 100.0,
+    TENSOR_ACTIVITY: 100.0,
+    DRAM_ACTIVITY: 100.0,
     THROTTLE_REASONS: 2.0**53,
     LINK_WIDTH: 1_024.0,
     LINK_WIDTH_MAXIMUM: 1_024.0,

@@ -151,6 +151,8 @@ def read_system_object(key: str, body: bytes, *, node: str, minute: int) -> Samp
     tally: Counter[str] = Counter()
     text = unpack(key, body, tally, mark=b"\n")
     samples = _columns(text, node=node, minute=minute, tally=tally)
+    if samples.tally["bad_lines"] and not samples.times.size and not samples.devices.by_metric:
+        samples.tally["bad_objects"] += 1
     _check_size(key, samples)
     return samples
 

@@ -49,6 +49,11 @@ class StepView(Protocol):
         ...
 
     @property
+    def timed(self) -> bool:
+        """Whether ``at`` is of the step itself, and not of the file that holds it with others."""
+        ...
+
+    @property
     def names(self) -> Sequence[str]:
         """Names of the tensors saved at the step, sorted."""
         ...

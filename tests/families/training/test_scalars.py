@@ -230,3 +230,51 @@ def test_given_only_the_table_of_a_keras_logger_when_it_appears_then_a_message_w
     network = network_of([])
     put(network, key, b"epoch,loss\n0,1.0\n1,200.0\n2,1.0\n", 10.0)
     assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
+
+
+def table(losses: dict[int, float]) -> bytes:
+    return b"step,train_loss\n" + b"".join(b"%d,%r\n" % (step, value) for step, value in losses.items())
+
+
+FIRST_RUN = dict.fromkeys(range(0, 60, 10), 1.0) | {30: 200.0}
+
+
+@pytest.mark.parametrize(
+    ("second", "kept", "alerts"),
+    [
+        (dict.fromkeys(range(0, 40, 10), 2.0) | {20: 300.0}, 0, [200.0, 300.0]),
+        (dict.fromkeys(range(40, 80, 10), 2.0), 4, [200.0]),
+        (dict.fromkeys(range(40, 80, 10), 2.0) | {60: 300.0}, 4, [200.0, 300.0]),
+    ],
+    ids=["a run of its own", "resumed", "resumed and high"],
+)
+def test_given_a_second_run_in_the_job_when_its_log_grows_then_it_is_judged_anew_and_the_first_is_named(
+    second: dict[int, float], kept: int, alerts: list[float]
+) -> None:
+    network = network_of([])
+    put(network, "trainer-output/version_0/metrics.csv", table(FIRST_RUN), 10.0)
+    assert fires_of(network) == [(HIGH_LOSS, "scalar-files", 200.0)]
+    network.now += 60.0
+    network.tick()
+    for rows in range(1, len(second) + 1):
+        body = table(dict(list(second.items())[:rows]))
+        put(network, "trainer-output/version_1/metrics.csv", body, 1_000.0 + rows)
+    close(network)
+    assert [(step, value) for step, _, value in seen(network)] == [*list(FIRST_RUN.items())[:kept], *second.items()]
+    state = state_of(item(network))
+    assert (state.steps, item(network).counters["files_of_other_runs"]) == (kept + len(second), 1)
+    assert "version_0/metrics.csv is of an older run" in state.notes[0]
+    row = rows_of(network)[HIGH_LOSS]
+    assert "It began anew with the newest run in" in row.finding.reason
+    assert [value for _, _, value in fires_of(network)] == alerts
+
+
+def test_given_logs_of_two_ranks_when_both_grow_then_one_of_them_is_judged_all_the_time() -> None:
+    network = network_of([])
+    for rows in range(2, 6):
+        for rank in (0, 1):
+            body = table({step: float(rank) for step in range(rows)})
+            put(network, f"trainer-output/rank_{rank}/metrics.csv", body, 100.0 * rows + rank)
+    close(network)
+    assert seen(network) == [(step, "TRAIN", 1.0) for step in range(5)]
+    assert item(network).counters["files_of_other_runs"] == 1

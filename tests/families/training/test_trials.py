@@ -13,6 +13,7 @@ from tests.families.training.runs import uploads_of
 from tests.support.delivery import Network
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe
 from tests.support.tensor_trials import expected, trials
+from trainguard.config import Rule, rule_configs, tags
 from trainguard.families.installed import FAMILIES
 from trainguard.families.training.debug_session import state_of
 from trainguard.families.training.keys import TRAINING
@@ -112,12 +113,13 @@ def test_given_the_healthy_trial_when_nothing_was_chosen_then_no_rule_fires(orde
         assert state_in(network, rule.name.rpartition("/")[2]).fired == 0
 
 
-def similar(other: str, placed: str | None, profile_uri: str | None = None) -> tuple[Network, Any]:
+def similar(
+    other: str, placed: str | None, profile_uri: str | None = None, given: Mapping[str, str] | None = None
+) -> tuple[Network, Any]:
     """Return the world, and what the rule remembers of a run that is compared with another one."""
     network = Network(families=FAMILIES)
-    network.world.training_jobs.set(
-        describe({"trainguard:training-rules": "SimilarAcrossRuns", "trainguard:SimilarAcrossRuns_other_trial": other})
-    )
+    named = {"trainguard:training-rules": "SimilarAcrossRuns", "trainguard:SimilarAcrossRuns_other_trial": other}
+    network.world.training_jobs.set(describe(dict(given or named)))
     if profile_uri is not None:
         network.world.training_jobs.set(replace(describe(), job=other, profile_uri=profile_uri))
     for name, body in trials()["similar_a"].items() if placed else ():
@@ -142,13 +144,28 @@ def test_given_another_run_in_the_bucket_when_compared_then_the_first_step_that_
     assert state.first.step == expected()["similar_b"]["SimilarAcrossRuns"]["first_fire"]
 
 
+@pytest.mark.parametrize("end", ["", "/debug-output", "/debug-output/"])
+def test_given_another_run_as_launch_code_of_the_sdk_names_it_when_compared_then_it_is_found(end: str) -> None:
+    uri = f"s3://{BUCKET}/team/other-job{end}"
+    rule = Rule.sagemaker(rule_configs.similar_across_runs(), other_trials_s3_input_paths=[uri])
+    _, state = similar("", "team/other-job", given={each["Key"]: each["Value"] for each in tags(rule)})
+    assert state.first.step == expected()["similar_b"]["SimilarAcrossRuns"]["first_fire"]
+
+
 @pytest.mark.parametrize(
-    ("profile_uri", "said"), [(None, "expected s3://profiles/"), ("s3://theirs/x", "in bucket theirs")]
+    ("other", "profile_uri", "said"),
+    [
+        ("other-job", None, "expected s3://profiles/"),
+        ("other-job", "s3://theirs/x", "in bucket theirs"),
+        ("s3://theirs/x/other-job/debug-output", None, "in bucket theirs, which is not read, expected a run in s3://"),
+        (f"s3://{BUCKET}/other-job/debug-output", None, "expected s3://profiles/other-job/debug-output/collections/"),
+        (f"s3://{BUCKET}/debug-output/", None, "it names no job, expected s3://<bucket>/<prefix>/<job>"),
+    ],
 )
 def test_given_another_run_that_is_not_here_when_compared_then_the_rule_is_in_error_and_says_what_would_be_right(
-    profile_uri: str | None, said: str
+    other: str, profile_uri: str | None, said: str
 ) -> None:
-    network, _ = similar("other-job", None, profile_uri)
+    network, _ = similar(other, None, profile_uri)
     row = next(row for row in network.world.rows.of_job(JOB) if row.target == SIMILAR)
     assert row.status is Status.ERROR
     assert said in row.finding.reason

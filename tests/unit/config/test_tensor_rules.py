@@ -191,6 +191,26 @@ def test_given_an_estimator_when_its_arguments_are_made_then_it_gets_the_hook_wi
     assert arguments.keys() == {"debugger_hook_config", "tags"}
 
 
+def test_given_a_hook_that_is_switched_off_when_arguments_are_made_then_nothing_is_saved() -> None:
+    rules = [rule_configs.WeightUpdateRatio()]
+    arguments = create_training_job_arguments(rules=rules, debugger_hook_config=False)
+    assert arguments == {"Tags": tags(*rules)}
+    # An estimator that is given no hook has one: only False switches it off.
+    assert for_estimator(rules=rules, debugger_hook_config=False) == {
+        "debugger_hook_config": False,
+        "tags": tags(*rules),
+    }
+
+
+def test_given_one_rule_in_two_configurations_when_tagged_then_only_equal_ones_are_taken() -> None:
+    gradient = rule_configs.VanishingGradient
+    first, same, other = (Rule.sagemaker(gradient(threshold=at), name=f"at {at}") for at in ("1e-6", "1e-6", "1e-8"))
+    assert tags(first, same) == tags(first)
+    for second in (other, Rule.sagemaker(gradient()), gradient()):
+        with pytest.raises(LaunchConfigError, match=r"VanishingGradient is 'at 1e-6 and .*one configuration of a rule"):
+            tags(first, second)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -215,6 +235,7 @@ def test_given_an_estimator_when_its_arguments_are_made_then_it_gets_the_hook_wi
         (lambda: Rule.sagemaker(rule_configs.AllZero(tensor_regex="a" * 257)), "at most 256 characters"),
         (lambda: Rule.sagemaker(rule_configs.LowGPUUtilization()), "rule_configs"),
         (lambda: create_training_job_arguments(debugger_hook_config=DebuggerHookConfig()), "ProfilerOutputUri"),
+        (lambda: for_estimator(debugger_hook_config=True), "or False to switch it off"),
     ],
 )
 def test_given_what_no_job_could_be_started_with_when_made_then_it_is_refused_in_words(make: Any, said: str) -> None:

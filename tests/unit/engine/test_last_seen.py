@@ -58,7 +58,10 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
     finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
 
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
-    assert "gpu0 on algo-1: 95 % of the last 20 points (20 min) are at or below 33.3 %" in finding.finding.reason
+    assert (
+        "gpu0 on algo-1: 95 % of the last 20 points (20 min) have a GPU utilization of at most 33.3 %"
+        in finding.finding.reason
+    )
     assert finding.finding.reason.startswith(
         "2023-11-14 23:13 to 2023-11-15 00:54 UTC: gpu0 on algo-1: 95 % of the last 20 points"
     )

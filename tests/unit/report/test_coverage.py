@@ -117,4 +117,4 @@ def test_given_128_nodes_with_gaps_when_told_then_the_worst_are_named_and_the_ot
 
 def test_given_a_single_fault_when_told_then_it_is_one() -> None:
     once = judged_job(nodes=[Node(counters={"bad_objects": 1})])
-    assert data_missing(once) == ["Not used of system metrics: 1 bad object, 1 of algo-1."]
+    assert data_missing(once) == ["Not used of system metrics: 1 object that could not be read, 1 of algo-1."]

@@ -28,6 +28,7 @@ from trainguard.stores import StoredRow
 FLEET = Fleet(stack="TrainGuard", region="eu-west-1")
 NOW = MONDAY + 100 * HOUR_S
 WEEK_S = 7 * 24 * HOUR_S
+LOW = "LowGPUUtilization"
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "fleet-1.json"
 HOSTILE = "</script></table><script>hacked()</script><img src=x onerror=hacked()>\"'&\u202e{{7*7}}"
 
@@ -39,7 +40,7 @@ def fleet_of(*jobs: tuple[JobRecord, Rows], fleet: Fleet = FLEET) -> FleetReport
 def test_given_jobs_when_summed_up_then_the_most_money_lost_is_on_top() -> None:
     small, large, fine = job("small", hours=2.0), job("large", nodes=4), job("fine")
     report = fleet_of(
-        with_rows(fine, quiet(fine, "BatchSize")),
+        with_rows(fine, quiet(fine, LOW)),
         with_rows(small, found(small, wasted=90.0)),
         with_rows(large, found(large, wasted=50.0), found(large, "StepOutlier", wasted=20.0)),
     )
@@ -192,7 +193,7 @@ def test_given_no_owner_when_summed_up_then_there_is_no_section() -> None:
 
 def test_given_an_owner_s_jobs_when_summed_up_then_each_is_in_the_week_in_which_it_began() -> None:
     jobs = [owned(f"job-{week}", began=MONDAY - week * WEEK_S, team="nlp") for week in (0, 2, 20)]
-    report = fleet_of(with_rows(jobs[0], found(jobs[0])), with_rows(jobs[1]), with_rows(jobs[2]))
+    report = fleet_of(with_rows(jobs[0], found(jobs[0])), *(with_rows(each, quiet(each, LOW)) for each in jobs[1:]))
     (team,) = report.owners
     assert [(week.monday, week.jobs, week.with_findings, week.lost) for week in team.weeks] == [
         ("2026-07-06", 1, 0, 0.0),
@@ -372,7 +373,11 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     page = Page(render_fleet(report))
     assert "kernels" in [attributes["id"] for attributes in page.of("section")]
     assert "Kernel profiles, the newest first" in page.text
-    assert page.of("script") == []
+    assert len(page.of("script")) == 1
+    assert [attributes.get("type") for attributes in page.of("input")] == ["search"]
+    links = [attributes["href"] or "" for attributes in page.of("a") if "kernels.html" in (attributes["href"] or "")]
+    assert len(links) == 3
+    assert links[0].startswith("https://")
 
 
 def test_given_kernel_profiles_of_a_folder_when_rendered_then_the_rest_is_folded_and_texts_are_not_run() -> None:
@@ -382,6 +387,21 @@ def test_given_kernel_profiles_of_a_folder_when_rendered_then_the_rest_is_folded
     assert len(report.kernel_profiles) == 250
     assert "57 older kernel profiles are not listed." in report.notes
     page = Page(render_fleet(report))
-    assert page.of("script") == page.of("img") == []
+    assert (len(page.of("script")), page.of("img")) == (1, [])
     assert "225 more kernel profiles" in page.text
     jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_bytes())).validate(json.loads(encode_fleet(report)))
+
+
+@pytest.mark.parametrize("status", [Status.NOT_APPLICABLE, Status.WARMING_UP, Status.DISABLED, Status.ERROR])
+def test_given_a_job_whose_use_of_gpus_nobody_judged_when_summed_up_then_its_waste_is_not_known(status: Status) -> None:
+    of = job()
+    (one,) = fleet_of(with_rows(of, quiet(of, "BatchSize"), quiet(of, LOW, status))).jobs
+    assert (one.wasted_share, one.lost, one.spent) == (None, None, 38.25)
+    (one,) = fleet_of(with_rows(of, quiet(of, LOW, status), found(of, "Straggler", wasted=20.0))).jobs
+    assert (one.wasted_share, one.lost) == (0.2, 7.65)
+
+
+def test_given_a_job_of_a_folder_when_summed_up_then_no_report_is_linked() -> None:
+    of = job(bucket="")
+    (one,) = fleet_of(with_rows(of, found(of))).jobs
+    assert (one.report, one.console) == (None, None)

@@ -14,7 +14,7 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.finding import Episode, Finding, Severity
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.report.job_verdict import STALE_S, SURE_AFTER_S, job_verdict, verdict_of
+from trainguard.report.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
 from trainguard.rules.low_gpu_held_output import HELD_TIME
@@ -125,6 +125,32 @@ def test_given_doubt_when_asked_then_the_verdict_is_unknown_and_nothing_would_be
     assert why in verdict.why
 
 
+@pytest.mark.parametrize("status", [Status.WARMING_UP, Status.WAITING_FOR_DATA, Status.DISABLED])
+def test_given_gpus_that_no_rule_has_judged_when_nothing_was_found_then_the_verdict_is_unknown(status: Status) -> None:
+    verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, "GPUHealth"), quiet(RUNNING, LOW, status))
+    assert (verdict.verdict, verdict.would_do) == (Verdict.UNKNOWN, WouldDo.NOTHING)
+    assert "GPUs work" in verdict.why
+    found_too = said(RUNNING, report_row(RUNNING), found(RUNNING, "Straggler"), quiet(RUNNING, LOW, status))
+    assert found_too.verdict is Verdict.WASTED
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([quiet(RUNNING, "GPUHealth")], "No rule has judged whether GPUs work."),
+        ([quiet(RUNNING, LOW, Status.NOT_APPLICABLE)], "No rule has judged whether GPUs work: Fine."),
+        ([quiet(RUNNING, LOW), quiet(RUNNING, "BatchSize", Status.WARMING_UP)], "BatchSize has too little data"),
+        ([quiet(RUNNING, LOW), quiet(RUNNING, "BatchSize", Status.DISABLED)], "BatchSize is disabled."),
+    ],
+)
+def test_given_what_no_rule_has_judged_when_asked_then_a_healthy_job_is_so_with_a_doubt(
+    rows: list[StoredRow], why: str
+) -> None:
+    verdict = said(RUNNING, report_row(RUNNING), *rows)
+    assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
+    assert str(verdict.certainty_why).startswith(why)
+
+
 def test_given_a_row_on_no_data_when_asked_then_the_verdict_is_unknown() -> None:
     verdict = said(RUNNING, report_row(RUNNING, judged=0, reason="No data yet."), quiet(RUNNING, LOW))
     assert (verdict.verdict, verdict.why) == (Verdict.UNKNOWN, "No data yet.")
@@ -146,6 +172,18 @@ def test_given_something_missing_when_asked_then_certainty_says_so(rows: list[St
     verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, LOW), *rows)
     assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
     assert why in str(verdict.certainty_why)
+
+
+@pytest.mark.parametrize("counter", ["gaps", "bad_objects", "empty_objects"])
+def test_given_much_of_the_profile_lost_when_nothing_else_is_wrong_then_the_verdict_is_unknown(counter: str) -> None:
+    row = report_row(RUNNING).row
+    minutes = (row.evaluated_through or 0.0) - (RUNNING.started_at or 0.0)
+    much = int(minutes / 60.0 * (RUNNING.instance_count or 1) * LACKING_SHARE) + 1
+    lost = StoredRow(replace(row, counters={counter: much}))
+    few = StoredRow(replace(row, counters={counter: 1}))
+    assert said(RUNNING, lost, quiet(RUNNING, LOW)).verdict is Verdict.UNKNOWN
+    assert said(RUNNING, few, quiet(RUNNING, LOW)).certainty is Certainty.MEDIUM
+    assert said(RUNNING, lost, low(RUNNING, None, start=NOW - HOUR_S)).verdict is not Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(("lasted", "certainty"), [(SURE_AFTER_S - 1.0, "medium"), (SURE_AFTER_S, "high")])

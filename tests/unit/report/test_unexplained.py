@@ -71,6 +71,19 @@ def test_given_a_finding_on_another_node_when_judged_then_it_accounts_for_nothin
     assert unexplained(job_with([(8.0, 90.0), (2.0, 5.0)], found)) is not None
 
 
+@pytest.mark.parametrize(("missing_h", "level"), [(0.4, "healthy"), (0.6, "unknown")])
+def test_given_time_without_samples_when_no_rule_fires_then_much_of_it_is_no_all_clear(
+    missing_h: float, level: str
+) -> None:
+    gap = (START + 2.0 * HOUR_S, START + (2.0 + missing_h) * HOUR_S)
+    last = {"minute": int(START + 10.0 * HOUR_S) - 60}
+    node = Node(use=80.0, closed=True, cursors=last, missing_s=missing_h * HOUR_S, gaps=(gap,))
+    verdict = verdict_of(judged_job(*FINE, job=ended(), nodes=(node,)))
+    assert verdict.level == level
+    said = "algo-1 has no samples for 36 min of its 10 h (2026-11-21 10:00 to 10:36 UTC)"
+    assert (said in verdict.health) == (level == "unknown")
+
+
 def test_given_an_object_that_could_not_be_read_when_no_rule_fires_then_it_is_no_all_clear() -> None:
     judged = judged_job(*FINE, job=ended(), nodes=(Node(use=80.0, closed=True, counters={"bad_objects": 2}),))
     verdict = verdict_of(judged)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.fleets import HOUR_S, MONDAY, Rows, found, hostile, job, many, with_rows
+from tests.support.fleets import HOUR_S, MONDAY, Rows, found, hostile, job, many, quiet, with_rows
 from trainguard.records import JobRecord, JobStatus
 from trainguard.report.weekly_digest import (
     JOBS_SHOWN,
@@ -63,9 +63,8 @@ def test_given_jobs_when_summed_up_then_those_that_run_are_apart() -> None:
     ended, runs = job("ended"), job("runs", status=JobStatus.IN_PROGRESS)
     closing = replace(job("closing"), active=True)
     silent = replace(job("silent", status=JobStatus.UNKNOWN), active=False, ended_at=None)
-    digest = digest_of(
-        with_rows(ended, found(ended)), with_rows(runs, found(runs, wasted=10.0)), with_rows(closing), with_rows(silent)
-    )
+    fine = [with_rows(each, quiet(each, "LowGPUUtilization")) for each in (closing, silent)]
+    digest = digest_of(with_rows(ended, found(ended)), with_rows(runs, found(runs, wasted=10.0)), *fine)
     assert (digest.ended.jobs, digest.ended.lost, digest.running.jobs, digest.running.lost) == (3, 22.95, 1, 3.83)
     text = mail(digest)
     assert "3 jobs ended; 1 of 3 evaluated have findings. They lost at least USD 22.95 of 114.75, 20 % of the" in text

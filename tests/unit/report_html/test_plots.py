@@ -117,6 +117,14 @@ def test_given_parts_when_drawn_then_they_lie_end_to_end_and_small_ones_have_no_
     assert re.findall(r"<text[^>]*>([^<]*)", drawn) == ["loop"]
 
 
+def test_given_a_bar_that_is_shorter_than_its_axis_when_drawn_then_titles_are_shares_of_the_bar() -> None:
+    drawn = strips.parts_of_whole([("host", 0.1, "s1"), ("gpu", 0.3, "s2")], said="step 7", whole=0.4)
+    assert re.findall(r"<title>([^<]*)", drawn) == ["host: 25 %", "gpu: 75 %"]
+    assert re.findall(r'width="([\d.]+)%" y', drawn) == ["10", "30"]
+    bare = strips.parts_of_whole([("", 1.0, "s1")], said="131 ms, 29.2 % of all kernels")
+    assert re.findall(r"<title>([^<]*)", bare) == ["131 ms, 29.2 % of all kernels"]
+
+
 def test_given_a_histogram_when_drawn_then_all_of_it_lies_in_its_frame() -> None:
     bins = join_bins([0.4, 4.9], [0.41, 5.0], [3_000, 1])
     lines = [Line(0.5, "mean", "mean"), Line(9.0, "threshold")]

@@ -112,7 +112,9 @@ def node_minutes(node: NodeSeries, *, closed: bool) -> Iterator[NodeMinute]:
         highest = float(np.nan_to_num(np.nanmean(node.gpu[recent], axis=0)).max()) if node.gpu.shape[1] else 100.0
         quiet_since = None if highest >= 5.0 else node.times[recent][0] if quiet_since is None else quiet_since
         quiet_s = 0.0 if quiet_since is None else float(node.times[end - 1] - quiet_since)
-        idle_time = replace(minute.view.idle_time, quiet_s=quiet_s, highest_mean=highest)
+        run = node.gpu[int(np.searchsorted(node.times, node.times[end - 1] - minute.view.idle_run_s)) : end]
+        run_mean = float(np.nan_to_num(np.nanmean(run, axis=0)).max(initial=0.0)) if minute.view.idle_run_s else 0.0
+        idle_time = replace(minute.view.idle_time, quiet_s=quiet_s, highest_mean=highest, run_mean=run_mean)
         yield replace(
             minute,
             view=replace(minute.view, idle_time=idle_time),

@@ -52,7 +52,9 @@ def from_minute(begin: int, **changed: Mapping[str, Any]) -> DevicesAt:
 
 def test_given_a_healthy_node_at_its_power_limit_when_judged_then_it_is_ok() -> None:
     said = last(lambda _: readings())
-    assert (said.status, said.reason) == (Status.OK, "4 GPUs of algo-1 reported no fault in 20 minutes.")
+    kinds = "XID errors, ECC errors, remapped rows, throttling, PCIe width, lost GPUs"
+    assert said.status is Status.OK
+    assert said.reason == f"4 GPUs of algo-1 reported no fault in 20 minutes by {kinds}."
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(2, Status.OK), (3, Status.FIRED)])
@@ -80,7 +82,7 @@ def test_given_a_neuron_device_when_it_has_uncorrectable_errors_then_it_fires_an
 
     said = judge(at)
     assert said.results[9].status is Status.OK
-    assert said.results[9].reason == "2 Neuron devices of algo-1 reported no fault in 10 minutes."
+    assert said.results[9].reason == "2 Neuron devices of algo-1 reported no fault in 10 minutes by ECC errors."
     assert said.last.reason == "neuron1 on algo-1 had 2 uncorrectable ECC errors during the job."
 
 
@@ -103,7 +105,10 @@ def test_given_a_managed_profile_when_judged_then_the_rule_does_not_apply_and_sa
 def test_given_a_node_without_gpus_when_judged_then_the_rule_does_not_apply() -> None:
     node = series(np.empty((24, 0)), interval_s=5.0)
     said = replay_devices(GPUHealth(), GPUHealthParameters(), node, lambda _: {}).last
-    assert (said.status, said.reason) == (Status.NOT_APPLICABLE, "algo-1 has no GPU.")
+    assert (said.status, said.reason) == (
+        Status.NOT_APPLICABLE,
+        "no utilization of GPUs was recorded on algo-1: it has none, or they were not measured.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,3 +252,14 @@ def test_given_several_problems_when_judged_then_the_gravest_leads_and_the_other
     assert said.worst == "gpu3"
     assert said.gpus == ("gpu3", "gpu1")
     assert "1 other GPU of the node, gpu1, too" in said.reason
+
+
+@pytest.mark.parametrize("metric", ["MemoryUsedBytes", "PowerWatts", "SMClockMHz", "TemperatureCelsius"])
+def test_given_series_that_say_nothing_of_health_when_judged_then_there_is_no_all_clear(metric: str) -> None:
+    said = last(lambda _: {metric: {"gpu0": 1.0, "gpu1": 1.0}})
+    assert said.status is Status.NOT_APPLICABLE
+    assert "no series of GPU health" in said.reason
+
+
+def test_given_one_kind_of_health_series_when_judged_then_it_is_named() -> None:
+    assert last(lambda _: {"XID": {"gpu0": 0.0, "gpu1": 0.0}}).reason.endswith("minutes by XID errors.")

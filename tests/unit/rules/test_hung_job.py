@@ -82,7 +82,7 @@ STEPS = {"algo-1-rank0": (HANG - 0.1, 500), "algo-1-rank1": (HANG - 0.1, 500)}
 
 def test_given_a_job_that_works_when_judged_then_it_is_ok() -> None:
     said = over(watch([WORKS] * 30), steps=STEPS)
-    assert (said.status, said.reason) == (Status.OK, "GPUs of 1 node work.")
+    assert (said.status, said.reason) == (Status.OK, "GPUs of 1 node work, by their utilization or their power.")
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(2, Status.OK), (3, Status.FIRED)])

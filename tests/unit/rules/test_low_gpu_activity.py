@@ -6,7 +6,7 @@ from tests.unit.rules.device_minutes import DevicesAt, Rows, replay_devices
 from tests.unit.rules.node_replay import JOB_START, Replay
 from trainguard.records import Status
 from trainguard.rules.low_gpu_activity import MOST_MINUTES
-from trainguard.rules.low_gpu_output import SM_P95
+from trainguard.rules.low_gpu_output import SM_P95, TENSOR_P95, WEAK_MEAN
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 
 
@@ -69,3 +69,75 @@ def test_given_a_threshold_of_nothing_when_judged_then_sm_activity_never_fires()
 def test_given_a_long_job_when_judged_then_a_bounded_number_of_minutes_is_remembered() -> None:
     state = judge(steady(50.0), minutes=MOST_MINUTES + 10).state
     assert {len(held.activity) for held in state.activity.values()} == {MOST_MINUTES}
+
+
+def tensors(tensor: float, memory: float, power: float, limit: float | None = None) -> DevicesAt:
+    """Return the readings that dcgm-exporter has by default: tensor cores, memory and power, without SM activity."""
+    readings = {"TensorActivityPercent": tensor, "DRAMActivityPercent": memory, "PowerWatts": power}
+    known = readings if limit is None else {**readings, "PowerLimitWatts": limit}
+    return lambda _: {name: {"gpu0": value, "gpu1": 60.0} for name, value in known.items()}
+
+
+@pytest.mark.parametrize(
+    ("readings", "status"),
+    [
+        (tensors(0.0, 1.0, 110.0), Status.FIRED),
+        (tensors(0.0, 1.0, 250.0, 700.0), Status.FIRED),
+        (tensors(0.0, 1.0, 300.0), Status.OK),
+        (tensors(0.0, 1.0, 60.0, 70.0), Status.OK),
+        (tensors(0.0, 30.0, 110.0), Status.OK),
+        (tensors(40.0, 1.0, 110.0), Status.OK),
+    ],
+    ids=["nothing", "little of the limit", "power", "power of a small GPU", "memory", "tensor cores"],
+)
+def test_given_a_busy_gpu_without_sm_activity_when_tensors_memory_and_power_show_no_work_then_it_is_hollow(
+    readings: DevicesAt, status: Status
+) -> None:
+    assert judge(readings).last.status is status
+
+
+def test_given_a_hollow_gpu_by_its_tensor_cores_when_judged_then_the_measure_is_named() -> None:
+    said = judge(tensors(0.0, 1.0, 110.0)).last
+    assert "an activity of tensor cores and memory of at most 1 % (threshold 5 %), at 110 W" in said.reason
+    assert (said.measure, said.plain_details["measure"]) == (TENSOR_P95, "activity of tensor cores and memory")
+    assert judge(steady(5.0)).last.plain_details["measure"] == "SM activity"
+
+
+def idle(readings: DevicesAt, busy: float) -> Replay:
+    """Replay ten minutes of work and half an hour at ``busy`` percent."""
+    node = Rows([[95.0, 95.0]] * 10 + [[busy, busy]] * 30).series(interval_s=5.0)
+    return replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(), node, readings)
+
+
+@pytest.mark.parametrize(
+    ("readings", "busy", "works"),
+    [
+        (lambda _: {"SMActivityPercent": {"gpu0": 12.0}}, 0.0, True),
+        (lambda _: {"SMActivityPercent": {"gpu0": 1.0}}, 0.0, False),
+        (lambda minute: {"PowerWatts": {"gpu0": 300.0 if minute < 10 else 280.0}}, 3.0, True),
+        (lambda minute: {"PowerWatts": {"gpu0": 300.0 if minute < 10 else 70.0}}, 3.0, False),
+        (lambda _: {"PowerWatts": {"gpu0": 300.0}}, 0.0, False),
+        (lambda _: {"PowerWatts": {"gpu0": 95.0}}, 3.0, False),
+        (lambda _: {}, 9.0, True),
+        (lambda _: {}, 4.0, False),
+    ],
+    ids=["SM activity", "none", "power", "less power", "power alone", "little at work", "utilization", "little"],
+)
+def test_given_gpus_below_10_percent_when_anything_shows_work_then_they_are_under_used_and_not_idle(
+    readings: DevicesAt, busy: float, works: bool
+) -> None:
+    said = idle(readings, busy).last
+    assert said.status is Status.FIRED
+    assert (said.measure == WEAK_MEAN, said.idle_node is None) == (works, works)
+    if works:
+        assert said.wasted_share == pytest.approx((1.0 - busy / 100.0) * 30.0 / 40.0, abs=0.02)
+
+
+def test_given_a_steady_9_percent_from_the_start_when_judged_then_the_gpus_were_used_and_91_percent_is_wasted() -> None:
+    node = Rows([[9.0, 9.0]] * 30).series(interval_s=5.0)
+    said = replay_devices(LowGPUUtilization(), LowGPUUtilizationParameters(), node, lambda _: {}).last
+    assert said.reason.startswith(
+        "under-used: for 30 min since its first sample no GPU of algo-1 had a GPU utilization"
+    )
+    assert said.idle_node is None
+    assert said.wasted_share == pytest.approx(0.91)

@@ -93,8 +93,8 @@ def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers
 
     fire = next(said for said in result.results if said.status is Status.FIRED)
     assert fire.reason == (
-        "gpu2 on algo-1: 95 % of the last 500 points (250 s) are at or below 31 % (threshold 70 %), "
-        "for 1,080 points (9 min)."
+        "gpu2 on algo-1: 95 % of the last 500 points (250 s) have a GPU utilization of at most "
+        "31 % (threshold 70 %), for 1,080 points (9 min)."
     )
     assert (fire.worst, fire.measured, fire.threshold, fire.measure) == ("gpu2", 31.0, 70.0, P95)
 
@@ -103,7 +103,7 @@ def test_given_fluctuation_when_it_fires_then_measured_is_the_fifth_percentile()
     result = judge(series(with_idle_every(training(20.0), every_s=2.0, idle_s=1.0)), closed=False)
 
     assert (result.last.measured, result.last.threshold, result.last.measure) == (0.0, 10.0, P5)
-    assert "idlest 5 % at or below 0 % (threshold 10 %)" in result.last.reason
+    assert "idlest 5 % of at most 0 % (threshold 10 %)" in result.last.reason
 
 
 def test_given_a_95th_percentile_exactly_on_the_threshold_when_judged_then_it_is_not_low() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from trainguard.job_policy import AlertPolicy
 from trainguard.ports import RuleConfiguration
+from trainguard.rules.parameters import overridden, parameter_faults
 from trainguard.settings.document import read_document
 from trainguard.settings.faults import MOST_FAULTS, SettingFault, fault_sentences
 from trainguard.settings.resolve import resolve
@@ -285,3 +286,18 @@ def test_given_a_tag_with_a_place_when_read_then_one_that_no_object_can_lie_in_i
 ) -> None:
     faults = tag_source({"trainguard:profile-path": place}).faults
     assert [fault.stops for fault in faults] == ([] if is_one else [True])
+
+
+@pytest.mark.parametrize("second", [{"tensor_regex": "b"}, {}, {"tensor_regex": "a", "num_steps": "5"}])
+def test_given_one_rule_of_training_in_two_configurations_when_read_then_it_has_no_usable_settings(
+    second: dict[str, str],
+) -> None:
+    found = configured([], [rule("A", "LossNotDecreasing", tensor_regex="a"), rule("B", "lossnotdecreasing", **second)])
+    assert found.source.choices == {"training-rules": "LossNotDecreasing"}
+    (fault,) = found.source.faults
+    assert "as in rule configuration A" in fault.expected
+    assert "a job runs one configuration of a rule" in fault.expected
+    assert {each.rule for each in parameter_faults(found.source.parameters)} == {"training/LossNotDecreasing"}
+    assert parameter_faults(overridden(found.source.parameters, {fault.setting: "5"})) == []
+    same = configured([], [rule(name, "LossNotDecreasing", tensor_regex="a") for name in "AB"])
+    assert (same.source.faults, same.source.parameters) == ((), {"LossNotDecreasing_tensor_regex": "a"})

@@ -66,6 +66,12 @@ def test_given_one_bad_line_among_good_ones_when_read_then_it_alone_is_lost_and_
     assert good.tolist()[:2] == [50.0, 50.0]
 
 
+@pytest.mark.parametrize("body", [b"\x00\x01garbage", b'{"Type":"gpu"}\n' * 3, line()[:-20]])
+def test_given_an_object_without_a_readable_line_when_read_then_it_counts_as_unread(body: bytes) -> None:
+    assert read(body).tally["bad_objects"] == 1
+    assert read(line() + body).tally["bad_objects"] == 0
+
+
 def test_given_an_unknown_dimension_when_read_then_the_other_lines_are_read_as_without_it() -> None:
     good = (
         line()

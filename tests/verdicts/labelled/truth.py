@@ -72,6 +72,13 @@ KINDS = {
         misadvice=_UNUSED,
         untrue=NO_CLAIM,
     ),
+    "under-used GPUs": _kind(
+        LOW,
+        symptoms=(INIT, BATCH),
+        remedy=r"batch|feed|smaller instance",
+        misadvice=r"\bhangs?\b|places? the model|stop it",
+        untrue=f"{_IDLE_CLAIMS}|no GPU of .* was used",
+    ),
     "late start": _kind(
         INIT,
         LOW,

@@ -12,6 +12,7 @@ from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
 from trainguard.rules.registry import spec_of
+from trainguard.rules.units import faults_counted
 
 LONGEST_NAME = 200
 
@@ -106,7 +107,7 @@ def _wasted_percent(finding: RankedFinding, account: Account) -> float | None:
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
     """Return sentences about what was not used, and about what was given up to keep the item small."""
     degraded = sorted(name for name in counters if name.startswith(DEGRADED))
-    unused = [f"{amount} {name}" for name, amount in sorted(counters.items()) if name not in degraded]
+    unused = [faults_counted(amount, name) for name, amount in sorted(counters.items()) if name not in degraded]
     sentences = ""
     if unused:
         sentences += f" Not used: {', '.join(unused)}" + (f" (last: {last_fault})." if last_fault else ".")

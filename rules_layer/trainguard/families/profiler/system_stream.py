@@ -259,7 +259,7 @@ class SystemStream:
     def _idle_time(self) -> IdleTime:
         kept, watermark_s = self.state.kept, self.state.watermark_s
         use, idle = kept.recent_use, kept.idle_time
-        since = use.quiet_since
+        since, run_s = use.quiet_since, self._idle_run_s()
         return IdleTime(
             samples=idle.samples,
             paused=idle.paused,
@@ -268,6 +268,7 @@ class SystemStream:
             quiet_s=0.0 if since is None or watermark_s is None else watermark_s - since,
             highest_mean=use.highest_mean,
             newest_mean=use.newest_mean,
+            run_mean=0.0 if watermark_s is None or not run_s else use.mean_since(watermark_s - run_s),
         )
 
 

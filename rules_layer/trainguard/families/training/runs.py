@@ -15,11 +15,12 @@ from trainguard.tensors.debug.collections_file import (
     merge_collections,
 )
 from trainguard.tensors.debug.history import RunHistory
-from trainguard.tensors.debug.keys import collections_name, matched_files, run_prefix
+from trainguard.tensors.debug.keys import FOLDER, collections_name, matched_files, run_prefix
 
 if TYPE_CHECKING:
     from trainguard.tensors.debug.run import DebugRun
 
+_S3 = "s3://"
 MOST_HELD = 32
 """Jobs whose collections an evaluator holds: some hundred kilobytes each."""
 
@@ -139,17 +140,17 @@ def _other_runs(source: ObjectSource) -> "Callable[[str], DebugRun]":
 
 
 def _find(source: ObjectSource, name: str) -> "DebugRun":
-    """Open another job's run: beside the own one, or where SageMaker says that the job's profile lies.
+    """Open another job's run: at its URI, or by its job's name beside the own one or where SageMaker has its profile.
 
     Raises
     ------
     RunMissingError
-        When neither place of the bucket holds a run of that name.
+        When no such place of the bucket holds a run.
     """
     from trainguard.tensors.debug.run import find_run
 
-    places = [ProfileRoot(source.root.prefix, name)]
-    told = source.place_of(name)
+    told = _place_of_uri(name) if name.startswith(_S3) else source.place_of(name)
+    places = [] if name.startswith(_S3) else [ProfileRoot(source.root.prefix, name)]
     if told is not None and told[0] == source.bucket and told[1] not in places:
         places.append(told[1])
     for root in places:
@@ -157,8 +158,19 @@ def _find(source: ObjectSource, name: str) -> "DebugRun":
             return find_run(RunObjects.of(source, root), name)
         except RunMissingError:
             continue
+    elsewhere = f"its own place is in bucket {told[0]}, which is not read" if told and told[0] != source.bucket else ""
+    if not places:
+        raise RunMissingError(name, f"{elsewhere}, expected a run in s3://{source.bucket}/")
     where = " or ".join(f"s3://{source.bucket}/{run_prefix(root)}" for root in places)
-    elsewhere = (
-        f"; its own place is in bucket {told[0]}, which is not read" if told and told[0] != source.bucket else ""
-    )
-    raise RunMissingError(name, f"no collections file that can be read, expected {where}collections/{elsewhere}")
+    further = f"; {elsewhere}" if elsewhere else ""
+    raise RunMissingError(name, f"no collections file that can be read, expected {where}collections/{further}")
+
+
+def _place_of_uri(uri: str) -> tuple[str, ProfileRoot]:
+    """Return bucket and place of ``s3://bucket/prefix/job``, or of its debug-output; raises RunMissingError."""
+    bucket, _, path = uri.removeprefix(_S3).partition("/")
+    job = path.strip("/").removesuffix(f"/{FOLDER}")
+    prefix, _, name = job.rpartition("/")
+    if not bucket or not name or name == FOLDER:
+        raise RunMissingError(uri, "it names no job, expected s3://<bucket>/<prefix>/<job>/debug-output")
+    return bucket, ProfileRoot(f"{prefix}/" if prefix else "", name)

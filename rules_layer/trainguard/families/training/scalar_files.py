@@ -10,9 +10,9 @@ from trainguard.errors import ObjectMissingError, TelemetryFormatError
 from trainguard.families.training.keys import SCALAR_FOLDERS, ScalarKey, match_scalar_key
 from trainguard.families.training.scalar_stream import FileState
 from trainguard.ports import ListedObject, ProfileObjects
+from trainguard.tensors.scalars.rows import Recording
 
 if TYPE_CHECKING:
-    from trainguard.tensors.scalars.reading import Recording
     from trainguard.tensors.scalars.trainer_files import TrainerFile
 
 PIECE_BYTES = 64 * 1024
@@ -44,7 +44,7 @@ class Piece:
     all of it counts.
     """
 
-    recordings: "list[Recording]"
+    recordings: list[Recording]
     taken: int
     bad: int = 0
     why: str | None = None
@@ -67,7 +67,7 @@ class ScalarFiles:
                 if key is None or key.root != self.source.root:
                     continue
                 known = found.get(key.name)
-                if known is None or known.listed.last_modified <= each.last_modified:
+                if known is None or _version(known.listed) <= _version(each):
                     found[key.name] = ListedFile(key, each)
         return found
 
@@ -99,15 +99,16 @@ class ScalarFiles:
         return Piece(found, columns.end, columns.bad, columns.why)
 
     def _rows(self, file: ListedFile, state: FileState) -> Piece | None:
-        read = self._read_whole(file)
+        read = self.whole(file)
         begun = state.taken if state.taken <= len(read.rows) else 0
         taken = read.rows[begun : begun + PIECE_ROWS]
         if not taken and begun == state.taken:
             return None
-        found = [(row.step, file.listed.last_modified, dict(row.values)) for row in taken]
+        found = [Recording(row.step, file.listed.last_modified, row.values, timed=False) for row in taken]
         return Piece(found, begun + len(taken), read.bad, read.why)
 
-    def _read_whole(self, file: ListedFile) -> "TrainerFile":
+    def whole(self, file: ListedFile) -> "TrainerFile":
+        """Return all rows of a file that is read as a whole; raises TelemetryFormatError, ObjectMissingError."""
         from trainguard.tensors.scalars.trainer_files import MAX_FILE_BYTES, read_metrics_csv, read_trainer_state
 
         version = (file.listed.key, file.listed.last_modified)
@@ -134,6 +135,11 @@ class _Pieces:
 
     def names(self, prefix: str, start_after: str = "") -> Iterator[str]:
         return (each.key for each in self.objects.list(self.bucket, prefix, start_after))
+
+
+def _version(listed: ListedObject) -> tuple[float, int]:
+    """Order the versions of a log that grows: of those of one minute, as of copies, the largest is the newest."""
+    return listed.last_modified // 60.0, listed.size
 
 
 def lowest_first(files: Iterable[tuple[int, str]]) -> str | None:

@@ -7,6 +7,7 @@ does anything wait at the run's end. What comes for a step that rules have passe
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.plan import RulePlan
@@ -16,6 +17,7 @@ from trainguard.errors import TelemetryFormatError
 from trainguard.families.training.keys import ScalarKey
 from trainguard.families.training.naming import scalar_names
 from trainguard.families.training.scalar_files import ListedFile, Piece, ScalarFiles, lowest_first
+from trainguard.families.training.scalar_runs import RunFinder
 from trainguard.families.training.scalar_stream import MODE_PLACES, FileState, ScalarState
 from trainguard.families.training.stream import StepStream
 from trainguard.families.training.watched_step import WatchedStep, believed
@@ -41,6 +43,8 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         super().__init__(record, source, StepStream(record.key.node, state, plan))
         self._files = ScalarFiles(source)
         self._names = scalar_names(plan)
+        self._runs = RunFinder(self._files, self._names)
+        self._met: set[str] = set()
         self._woken = False
         self._listed: dict[str, ListedFile] = {}
         self._silent: set[str] = set()
@@ -135,6 +139,9 @@ class ScalarSession(Session[StepStream[ScalarState]]):
     def _read(self, file: ListedFile) -> Iterator[Applied]:
         """Read a piece of a file into the rows that wait."""
         known = self.stream.state.files[file.key.name]
+        yield from self._tell_runs_apart(file)
+        if known.until == 0:
+            return
         try:
             piece = self._files.read(file, known)
         except TelemetryFormatError as fault:
@@ -152,15 +159,30 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         if tally.total():
             yield self._settle(file.listed.key, +tally, [], f"object {file.listed.key}: {piece.why or 'it is shorter'}")
 
+    def _tell_runs_apart(self, file: ListedFile) -> Iterator[Applied]:
+        """Leave out the files of older runs; what was read before one of them was found is read anew."""
+        state = self.stream.state
+        for run in self._runs.older(file, self._listed, state.files):
+            for name in run.names & state.files.keys():
+                known = state.files[name]
+                known.until = run.until if known.until is None else min(known.until, run.until)
+            if any(known.taken for known in state.files.values()):
+                state.begin_anew(run.until)
+                self.stream.begin_anew(f"It began anew with the newest run in {file.listed.key}.")
+            yield self._settle(file.listed.key, Counter(), [], run.why)
+        self.counters["files_of_other_runs"] = len(state.other_runs)
+
     @staticmethod
     def _note_read(file: ListedFile, known: FileState) -> None:
         known.size, known.modified_s = file.listed.size, file.listed.last_modified
 
     def _take(self, file: ListedFile, piece: Piece) -> None:
         state = self.stream.state
-        for step, at, values in piece.recordings:
-            at_s = believed(at, file.listed.last_modified)
-            state.held += state.rows.add(file.key.source, step, at_s, values, self._names, folder=file.key.file.folder)
+        until = state.files[file.key.name].until
+        for each in piece.recordings:
+            if until is None or each.step < until:
+                believable = replace(each, at=believed(each.at, file.listed.last_modified))
+                state.held += state.rows.add(file.key.source, believable, self._names, folder=file.key.file.folder)
 
     def _note_silent(self, *, drain: bool, modified_before: float | None) -> None:
         """Take note of the sources that nothing waits for: those without a file that is still written."""
@@ -171,7 +193,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
             known.source
             for name, known in state.files.items()
             if (file := self._listed.get(name)) is not None
-            and not (drain or known.broken)
+            and not (drain or known.broken or known.until is not None)
             and file.listed.last_modified > since_s
         }
         self._silent = {known.source for known in state.files.values()} - written
@@ -212,12 +234,20 @@ class ScalarSession(Session[StepStream[ScalarState]]):
 
     def _apply_rows(self, rows: Sequence[ScalarRow]) -> Applied:
         state, fires = self.stream.state, list[Fire]()
+        untimed_s = None
+        if any(file.is_events for file in self._listed.values()):
+            # The time of a file is no step's: it must not be passed on to the steps whose times event files give.
+            untimed_s = state.watermark_s or next((row.at for row in rows if row.timed), None)
         for row in rows:
             if state.is_behind(row):
                 self.counters["late"] += len(row.values)
                 continue
-            step = WatchedStep(ScalarStep(row, self._names, state.history), max(row.at, state.watermark_s or 0.0))
-            fires += self.stream.apply(step)
+            if new := row.values.keys() - self._met:
+                self._met |= new
+                state.meet(new, self._names)
+            at = max(row.at if row.timed else untimed_s or row.at, state.watermark_s or 0.0)
+            step = WatchedStep(ScalarStep(row, self._names, state.history), at)
+            fires += self.stream.apply(step, again=row.step < state.repeated)
             state.mode_place = MODE_PLACES[row.mode]
             state.history.add(row)
         return self._settle(f"{self._files.source.root.folder}step {rows[0].step}", Counter(), fires, None)
@@ -225,7 +255,7 @@ class ScalarSession(Session[StepStream[ScalarState]]):
 
 def _is_unread(file: ListedFile, known: FileState) -> bool:
     """Whether a version of a file is there that was not read to its end."""
-    if known.broken:
+    if known.broken or known.until == 0:
         return False
     return (known.size, known.modified_s) != (file.listed.size, file.listed.last_modified)
 

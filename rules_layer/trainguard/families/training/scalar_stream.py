@@ -1,15 +1,21 @@
 """What is stored of a job's files of scalars, beside the state of rules: how far each was read, and what waits."""
 
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
 
 from trainguard.families.training.stream import StepsState
+from trainguard.rules.training.scalar_advice import FoundScalars
+from trainguard.tensors.scalars.names import LOSSES, ScalarNames
 from trainguard.tensors.scalars.rows import ScalarHistory, ScalarRow, ScalarRows
 from trainguard.tensors.step_view import Mode
 
 MODE_PLACES = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
 SHORTENED = "degraded_to_short_history"
+MOST_NAMES, MOST_LOSSES = 12, 4
+"""Of the names that were found, for people."""
+
 _SHORT = 4
 """Rows of each set of scalars."""
 
@@ -19,7 +25,7 @@ class FileState(msgspec.Struct, array_like=True):
 
     ``taken`` counts bytes of an event file, and rows of any other; ``bad`` rows of any other that cannot be used.
     ``size`` and ``modified_s`` (epoch seconds) are those of the version that was read last; ``broken`` says that
-    nothing behind ``taken`` can be read.
+    nothing behind ``taken`` can be read. From step ``until`` on it is of an older run; None of one of the newest.
     """
 
     source: str
@@ -28,14 +34,16 @@ class FileState(msgspec.Struct, array_like=True):
     modified_s: float = 0.0
     broken: bool = False
     bad: int = 0
+    until: int | None = None
 
 
 class ScalarState(StepsState, kw_only=True):
     """What is stored of files of scalars.
 
     ``rows`` are the steps that their sources have not completed, ``held`` those that wait for another source to come as
-    far. ``mode_place`` is the place of the newest step's mode among
-    those of its number.
+    far. ``mode_place`` is the place of the newest step's mode among those of its number. What fires before step
+    ``repeated`` has fired before: these rows are read again. ``names`` are the first names that were found, one more
+    than people are shown, ``losses`` the first that are taken for losses.
     """
 
     files: dict[str, FileState] = msgspec.field(default_factory=dict)
@@ -43,10 +51,48 @@ class ScalarState(StepsState, kw_only=True):
     held: list[ScalarRow] = msgspec.field(default_factory=list)
     history: ScalarHistory = msgspec.field(default_factory=ScalarHistory)
     mode_place: int = -1
+    repeated: int = 0
+    names: list[str] = msgspec.field(default_factory=list)
+    losses: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def scalars(self) -> FoundScalars:
+        """The scalars that were found."""
+        return FoundScalars(tuple(self.names[:MOST_NAMES]), tuple(self.losses), len(self.names) > MOST_NAMES)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Say which files are of older runs."""
+        why = "a newer file records the same scalars over the same steps with other values"
+        return [
+            f"{name.partition('/')[2]} is of an older run, which is not judged"
+            f"{f' from step {until:,} on' if until else ''}: {why}. To judge it, analyze its folder alone."
+            for name, until in self.other_runs.items()
+        ]
+
+    def meet(self, found: Set[str], names: ScalarNames) -> None:
+        """Remember names of scalars, as far as there is room; those of losses in any case."""
+        new = found - set(self.names)
+        losses = sorted(names.members(LOSSES, new) - set(self.losses))
+        self.losses += losses[: MOST_LOSSES - len(self.losses)]
+        self.names += sorted(new)[: MOST_NAMES + 1 - len(self.names)]
 
     def shorten(self) -> str | None:
         """Forget all but the newest rows of each set of scalars of the history."""
         return SHORTENED if self.history.shorten(_SHORT) else None
+
+    @property
+    def other_runs(self) -> Mapping[str, int]:
+        """The files that are of an older run, by their names, each with the first step that is not used of it."""
+        return {name: known.until for name, known in self.files.items() if known.until is not None}
+
+    def begin_anew(self, until: int) -> None:
+        """Forget what was read, to read the files again; the rows before ``until`` are those that rules have seen."""
+        self.repeated = 0 if self.step is None else min(until, self.step + 1)
+        for known in self.files.values():
+            known.taken, known.size, known.modified_s = 0, 0, 0.0
+        self.rows = ScalarRows(dropped=self.rows.dropped, refused=self.rows.refused)
+        self.held, self.history, self.mode_place = [], ScalarHistory(), -1
 
     def is_behind(self, row: ScalarRow) -> bool:
         """Whether rules have seen the row's step and mode, or a later one."""

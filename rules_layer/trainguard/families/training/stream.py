@@ -1,7 +1,7 @@
 """A stream of steps: complete steps in order to the state of rules and verdicts."""
 
 import copy
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ from trainguard.records import Status
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import AnyStepRule
+from trainguard.rules.training.scalar_advice import FoundScalars
 from trainguard.rules.training.step_rule import RunView, StepRule, StepState
 from trainguard.tensors.step_view import StepView
 
@@ -41,6 +42,16 @@ class StepsState(msgspec.Struct, kw_only=True):
         """Why a stream that has ended has no data, in a sentence; None where it has."""
         return None
 
+    @property
+    def scalars(self) -> FoundScalars | None:
+        """The scalars that were found; None of a stream of tensors."""
+        return None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What people have to know beside the verdicts, a sentence each."""
+        return ()
+
     def shorten(self) -> str | None:
         """Give up something to become smaller; return the counter that names it, None where nothing is left."""
         return None
@@ -50,18 +61,36 @@ S = TypeVar("S", bound=StepsState)
 
 
 class StepStream(Generic[S]):
-    """Works on a StepsState; ``store`` writes it back."""
+    """Works on a StepsState; ``store`` writes it back. ``after_step`` is called once rules were shown a step."""
 
     def __init__(self, unit: str, state: S, plan: RulePlan) -> None:
         self.unit = unit
         self.state = state
+        self.after_step: Callable[[], None] | None = None
         self._plan = plan
-        rules = [rule for rule in step_rules(plan) if plan.by_event_time or rule.name != STALLED]
-        self._rules: RuleRunner[AnyStepRule] = RuleRunner(rules, state.stored_rules, plan)
+        self._rules = self._runner()
 
-    def apply(self, step: StepView) -> list[Fire]:
-        """Show the rules one complete step; return the fires that it began. Its time is not before the watermark."""
+    def _runner(self) -> RuleRunner[AnyStepRule]:
+        rules = [rule for rule in step_rules(self._plan) if self._plan.by_event_time or rule.name != STALLED]
+        return RuleRunner(rules, self.state.stored_rules, self._plan)
+
+    def begin_anew(self, why: str) -> None:
+        """Let the rules forget the steps so far, and not what was alerted; ``why`` is a sentence for their reasons."""
+        raised = self._rules.raised
+        for entry in self.state.stored_rules.values():
+            entry.data, entry.anew = b"", why
+        self.state.steps, self.state.step = 0, None
+        self._rules = self._runner()
+        self._rules.raised += raised
+        self._rules.due.update(self.state.stored_rules)
+
+    def apply(self, step: StepView, *, again: bool = False) -> list[Fire]:
+        """Show the rules one complete step; return the fires that it began. Its time is not before the watermark.
+
+        A step that they were shown ``again`` begins none: people were alerted the first time.
+        """
         state = self.state
+        alerted = {name: entry.history.alerted for name, entry in state.stored_rules.items()} if again else {}
         state.watermark_s = max(step.at, state.watermark_s or 0.0)
         state.steps += 1
         state.step = step.step
@@ -69,9 +98,14 @@ class StepStream(Generic[S]):
         def observe(rule: AnyStepRule, of_rule: StepState, parameters: RuleParameters) -> None:
             rule.observe(of_rule, step, parameters)
 
-        return self._rules.run(
+        fires = self._rules.run(
             observe, self._judge(closed=False), watermark_s=state.watermark_s, interval_s=self._plan.interval_s
         )
+        if self.after_step is not None:
+            self.after_step()
+        for rule, episode in alerted.items():
+            state.stored_rules[rule].history.alerted = episode
+        return [] if again else fires
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
@@ -127,7 +161,8 @@ class StepStream(Generic[S]):
         return not self.state.ended and silent_s > float(parameters.in_force()["threshold"])
 
     def _judge(self, *, closed: bool) -> "_Judge":
-        return _Judge(RunView(self.state.steps, closed=closed), self.state.no_data if closed else None)
+        view = RunView(self.state.steps, closed=closed, scalars=self.state.scalars)
+        return _Judge(view, self.state.no_data if closed else None)
 
 
 class _Judge:

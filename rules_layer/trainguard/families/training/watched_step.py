@@ -44,6 +44,11 @@ class WatchedStep:
         return self.inner.mode_step
 
     @property
+    def timed(self) -> bool:
+        """Whether the step says itself when it was saved."""
+        return self.inner.timed
+
+    @property
     def names(self) -> Sequence[str]:
         """Names of the tensors saved at the step, sorted."""
         return self.inner.names

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from trainguard.kernels.captures.verdict import Proof, RuleVerdict
+from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.findings.finding import FEW_STEPS, KernelFinding
 from trainguard.kernels.ranks.entries import AcrossRanks
@@ -18,8 +19,8 @@ LONGEST_NAME = 120
 
 
 def is_judged(rank: RankProfile) -> bool:
-    """Whether rules can judge a rank: it has work of a GPU in three steps or more."""
-    return rank.busy_ns > 0 and len(rank.steps) + rank.steps_left_out >= FEW_STEPS
+    """Whether rules can judge a rank: its file is whole, with work of a GPU in three steps or more."""
+    return not is_cut(rank.quality.counts) and rank.busy_ns > 0 and len(rank.steps) + rank.steps_left_out >= FEW_STEPS
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:

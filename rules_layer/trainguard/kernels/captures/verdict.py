@@ -60,8 +60,9 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
         The capture's name, its version, and the execution that judged it.
     at : float
         When its last trace was written, epoch seconds.
-    traces, judged, unread : int
-        Traces of it; those with work of a GPU in three steps or more; those that could not be read.
+    traces, judged, unread, cut : int
+        Traces of it; those that are whole, with work of a GPU in three steps or more; those that could not be read;
+        those whose file ends early.
     unread_why : dict of str to str
         The first of these and why.
     world_size : int or None
@@ -95,6 +96,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: int | None
     rules: list[RuleVerdict]
     notes: list[str]
+    cut: int = 0
 
     def of(self, rule: str) -> RuleVerdict | None:
         """Return what is said of a rule; None where it does not fire."""

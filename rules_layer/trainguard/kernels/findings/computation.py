@@ -11,6 +11,8 @@ ELIGIBLE_LEAST, CORES_ENOUGH = 0.1, 0.5
 FP32_MOST = 0.5
 UNDERFILLED_MOST = 0.2
 _AMD = re.compile(r"AMD|Instinct|Radeon", re.IGNORECASE)
+_AMD_BF16 = re.compile(r"\bMI(?:[12]\d\d|3\d\d)[AX]?\b", re.IGNORECASE)
+"""ROCm says 9.0 of GPUs with and without matrix cores, so they are known by their names: MI100 and later have them."""
 
 
 def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
@@ -38,7 +40,7 @@ def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
 def low_precision_unused(judged: Judged) -> KernelFinding | None:
     """Fire where a GPU computes in BF16 and TF32, and most of the time is in FP32."""
     table = judged.table
-    if _capability(judged) < AMPERE or not table.compute_ns:
+    if not _has_bf16(judged) or not table.compute_ns:
         return None
     in_fp32 = table.by_precision().get(Precision.FP32, 0)
     share = in_fp32 / table.compute_ns
@@ -77,6 +79,14 @@ def sm_underfilled(judged: Judged) -> KernelFinding | None:
         gain=judged.gain(min(underfilled / judged.metrics.counted, judged.metrics.compute_ns) / 2),
         recommendation="Give each kernel more work: a larger batch, fused operators.",
     )
+
+
+def _has_bf16(judged: Judged) -> bool:
+    """Whether a GPU computes in BF16; of NVIDIA by its capability, of AMD by its name."""
+    amd = [gpu for gpu in judged.trace.gpus if _AMD.search(gpu.name)]
+    if amd:
+        return any(_AMD_BF16.search(gpu.name) for gpu in amd)
+    return _capability(judged) >= AMPERE
 
 
 def _capability(judged: Judged) -> tuple[int, int]:

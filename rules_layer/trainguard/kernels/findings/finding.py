@@ -64,7 +64,7 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
     value, threshold : float
         What was measured and what the rule allows, in the unit that ``summary`` names.
     confidence : {"normal", "low"}
-        Low when fewer than three steps were recorded.
+        Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut off.
     """
 
     id: str

@@ -8,6 +8,7 @@ from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged,
 from trainguard.kernels.findings.host_work import caller_of, work_under
 from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, gaps
+from trainguard.kernels.words import times
 
 BUSY_LEAST, BUSY_ENOUGH = 0.5, 0.7
 PARTS = 30
@@ -55,7 +56,7 @@ def gpu_gap(judged: Judged) -> KernelFinding | None:
         severity=severity(judged.metrics.share(long.total), 0.1, 0.3),
         value=round(int(lasted.max()) / 1e6, 3),
         threshold=round(limit / 1e6, 3),
-        summary=f"The GPU is idle at a stretch {len(long.start)} times, up to {int(lasted.max()) / 1e6:,.1f} ms.",
+        summary=f"The GPU is idle at a stretch {times(len(long.start))}, up to {int(lasted.max()) / 1e6:,.1f} ms.",
         evidence=_longest_gaps(judged, long),
         gain=judged.gain(long.total),
         recommendation="Look at what the host does in these gaps: checkpoints, logging, evaluation, data loading.",

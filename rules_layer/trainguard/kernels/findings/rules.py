@@ -16,7 +16,8 @@ from trainguard.kernels.findings.gpu_time import (
     sync_stall,
 )
 from trainguard.kernels.findings.parallelism import wrong_parallel
-from trainguard.kernels.findings.steps_and_trace import gpu_memory_full, queue_full, step_outlier, trace_quality
+from trainguard.kernels.findings.steps_and_trace import gpu_memory_full, queue_full, step_outlier
+from trainguard.kernels.findings.trace_quality import trace_quality
 from trainguard.kernels.findings.transfers import exposed_communication, memcpy_bound, pageable_copy
 from trainguard.kernels.kernel_table import kernel_table
 from trainguard.kernels.metrics import rank_metrics
@@ -62,9 +63,12 @@ def findings_of(judged: Judged) -> list[KernelFinding]:
 
 
 def _unsteady(judged: Judged, fired: Iterable[Rule]) -> set[Rule]:
-    """Return the rules that fire because of the first or the last step; all where there are too few steps to know."""
+    """Return the rules that fire because of the first or the last step, or by rows that may be missing.
+
+    All where there are too few steps to know, or the file is cut off.
+    """
     window = inner(judged.trace, judged.window)
-    if window is None:
+    if window is None or judged.trace.is_cut:
         return set(fired)
     doubted = STEADY & set(fired)
     if not doubted:
@@ -80,6 +84,6 @@ def _weighed(finding: KernelFinding) -> KernelFinding:
 
 
 def _unsure(finding: KernelFinding) -> KernelFinding:
-    """Return a finding from too few steps: of medium severity at most."""
+    """Return a finding from too few steps or from a part of the rows: of medium severity at most."""
     capped = min(finding.severity, Severity.MEDIUM, key=lambda each: each.rank)
     return replace(finding, confidence="low", severity=capped)

@@ -1,35 +1,16 @@
-"""Rules on single steps, on memory and queues, and on the trace itself: how far it can be judged."""
+"""Rules on single steps, and on memory and queues."""
 
 import numpy as np
 
 from trainguard.finding import Severity
-from trainguard.kernels.columns import Ints, Kind
-from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, SHOWN, Evidence, Judged, KernelFinding, percent
-from trainguard.kernels.intervals import clipped, merged
+from trainguard.kernels.columns import Ints
+from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent
 from trainguard.kernels.step_parts import step_parts
 
 OUTLIER_STEPS, OUTLIER_SIGMAS, OUTLIER_SHARE = 10, 5, 0.1
 ROBUST_SIGMA = 1.4826
 MEMORY_FULL = 0.9
-TRACE_QUALITY = FAMILY + "TraceQuality"
 QUEUE_MOST = 0.05
-EPOCH_LEAST_NS = 10**18
-"""An earlier time, in 2001, is no time of the epoch: old traces write the epoch and have no base."""
-
-UNLAUNCHED_MOST, OVERHEAD_MOST, STACKS_MOST = 0.05, 0.05, 0.5
-DAMAGES = {
-    "truncated_gzip": "the file ends within its gzip stream",
-    "broken_gzip": "the gzip stream is broken",
-    "cut_off": "the text ends within the events",
-    "unreadable_events": "events that cannot be read",
-    "unnamed_events": "events without a name",
-    "unreadable_parts": "planes or names that cannot be read",
-    "unreadable_metadata": "a head that cannot be read",
-    "refused_tables": "views or virtual tables in the place of tables, refused",
-    "refused_columns": "computed columns, refused",
-    "bad_times": "events with a negative, missing or days-long time",
-    "rounded_times": "times that are only exact to a quarter of a microsecond",
-}
 
 
 def step_outlier(judged: Judged) -> KernelFinding | None:
@@ -115,69 +96,3 @@ def queue_full(judged: Judged) -> KernelFinding | None:
         gain=judged.gain(0),
         recommendation="Nothing is wrong: the host is far ahead, so a synchronizing call costs little here.",
     )
-
-
-def trace_quality(judged: Judged) -> KernelFinding | None:
-    """Fire where something is missing or damaged, so that other rules see less than they should."""
-    faults = [*missing(judged), *damaged(judged.trace.tally)]
-    if not faults:
-        return None
-    return KernelFinding(
-        id=TRACE_QUALITY,
-        severity=Severity.LOW,
-        value=float(len(faults)),
-        threshold=0.0,
-        summary=f"The trace shows less than it could: {'; '.join(faults)}.",
-        evidence=[Evidence(what=fault, duration_ns=0) for fault in faults],
-        gain=judged.gain(0),
-        recommendation="Profile 3 to 10 steps after warm-up with record_shapes on and with_stack off, and call "
-        "profiler.step() after each step.",
-    )
-
-
-def missing(judged: Judged) -> list[str]:
-    """Return what the trace does not have, each as a phrase."""
-    trace, metrics = judged.trace, judged.metrics
-    found = []
-    if not len(judged.window.steps):
-        found.append("no steps")
-    elif len(judged.window.steps) < FEW_STEPS:
-        found.append(f"fewer than {FEW_STEPS} steps")
-    if not len(trace.gpu):
-        found.append("no work of a GPU")
-    elif not judged.has_gpu:
-        found.append("no work of a GPU in the steps")
-    if trace.rank is None:
-        found.append("no rank")
-    if (trace.world_size or 1) > 1 and judged.window.start + trace.base_ns < EPOCH_LEAST_NS:
-        found.append("no time base, so ranks cannot be aligned")
-    found += _joined(judged)
-    kernels = metrics.in_window & (trace.gpu.kind <= Kind.COMMUNICATION)
-    unlaunched = float((judged.window.launch[kernels] < 0).mean()) if kernels.any() else 0.0
-    if unlaunched > UNLAUNCHED_MOST:
-        found.append(f"{percent(unlaunched)} of the kernels without their launch")
-    spent = clipped(merged(trace.overhead.start, trace.overhead.end), judged.window.start, judged.window.end)
-    if metrics.share(spent.total) > OVERHEAD_MOST:
-        found.append(f"the profiler itself takes {percent(metrics.share(spent.total))} of the time")
-    stacks = trace.tally.get("stack_bytes", 0) / max(trace.tally.get("text_bytes", 0), 1)
-    if stacks > STACKS_MOST:
-        found.append(f"{percent(stacks)} of the file are stacks of Python, which nothing here reads")
-    return found
-
-
-def _joined(judged: Judged) -> list[str]:
-    """Return what the trace holds several of, or holds as a whole, each as a phrase."""
-    tally, metrics = judged.trace.tally, judged.metrics
-    processes, graphs = tally.get("processes"), tally.get("whole_graphs")
-    found = [f"{metrics.counted:,} GPUs, judged by their mean"] if metrics.counted > 1 else []
-    found += [f"GPU {gpu.number} with hardly any work, not in the mean" for gpu in metrics.gpus if not gpu.counted]
-    if processes:
-        found.append(f"{processes:,} processes, judged as one rank")
-    if graphs:
-        found.append(f"no kernels of {graphs:,} runs of CUDA graphs, traced as a whole")
-    return found
-
-
-def damaged(tally: dict[str, int]) -> list[str]:
-    """Return what could not be read, each as a phrase with its number."""
-    return [f"{words} ({tally[what]:,})" for what, words in DAMAGES.items() if tally.get(what)]

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 
 from trainguard.finding import Severity
+from trainguard.kernels.columns import is_cut
 from trainguard.kernels.findings.finding import FAMILY
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.listing.entries import ListedProfile, Status
+from trainguard.kernels.words import are, counted, have
 from trainguard.plain_text import one_line
 from trainguard.timestamps import iso_time
 
@@ -27,6 +29,10 @@ class _Finding(msgspec.Struct):
     gain: _Gain = msgspec.field(default_factory=_Gain)
 
 
+class _Quality(msgspec.Struct):
+    counts: dict[str, int] = {}
+
+
 class _Rank(msgspec.Struct):
     trace: str
     rank: int | None = None
@@ -36,6 +42,7 @@ class _Rank(msgspec.Struct):
     busy_ns: int = 0
     framework: str = "unknown"
     findings: list[_Finding] = []
+    quality: _Quality = msgspec.field(default_factory=_Quality)
 
 
 class _Line(msgspec.Struct):
@@ -83,7 +90,8 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
     findings = _findings(found)
     starts = [at for rank in found.ranks if 0 < (at := rank.start_unix_ns or 0) < _LATEST_NS]
     window = sum(rank.window_ns for rank in found.ranks)
-    count = max(len(found.ranks), 0 if found.across is None else len(found.across.lines))
+    joined = 0 if found.across is None else len(found.across.lines)
+    count = max(len(found.ranks), joined)
     return ListedProfile(
         name=_shown(found.source.rstrip("/").rpartition("/")[2] or found.source),
         place=_shown(place),
@@ -93,7 +101,7 @@ def listed(found: Listed, *, place: str, document: str, page: str | None, change
         recorded_at=iso_time(min(starts) / 1e9) if starts else None,
         changed_at=iso_time(changed_s),
         traces=count,
-        ranks=max(len({rank.rank for rank in found.ranks if rank.rank is not None}), count if found.across else 0),
+        ranks=max(len({rank.rank for rank in found.ranks if rank.rank is not None}), joined),
         gpus=sorted({_shown(gpu) for rank in found.ranks for gpu in rank.gpus if gpu})[:_MOST_NAMED],
         busy_share=round(sum(rank.busy_ns for rank in found.ranks) / window, 4) if window > 0 else None,
         severity=max(_severities(findings), key=lambda each: each.rank, default=None),
@@ -108,9 +116,12 @@ def _status(found: Listed) -> tuple[Status, str]:
     missing = 0 if found.across is None else found.across.missing_count
     said = []
     if found.unread:
-        said.append(f"{len(found.unread):,} files could not be read")
+        said.append(f"{counted(len(found.unread), 'file')} could not be read")
     if missing > 0:
-        said.append(f"{missing:,} ranks have no trace")
+        said.append(f"{have(missing, 'rank')} no trace")
+    cut = sum(is_cut(rank.quality.counts) for rank in found.ranks)
+    if cut:
+        said.append(f"{are(cut, 'trace')} cut off")
     if not any(rank.busy_ns for rank in found.ranks):
         said.append("no trace has work of a GPU")
     return ("judged in part" if said else "judged"), ", ".join(said)

@@ -20,7 +20,8 @@ class ListedProfile(msgspec.Struct, frozen=True, kw_only=True):
     place : str
         The folder of ``kernels.json`` or of the traces, below the place that is listed; ``.`` for the place itself.
     status : str
-        ``judged in part`` where traces could not be read or ranks have none; ``unreadable`` of a broken document.
+        ``judged in part`` where traces are cut off or could not be read, or ranks have none; ``unreadable`` of
+        a broken document.
     why : str
         What is missing, or why it is unreadable; empty where all is judged.
     framework : str

@@ -1,11 +1,12 @@
 """Two profiles beside each other: the step, explained by its parts, and kernels and operators that changed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.ranks.entries import Change, ChangedEntry, Comparison, RankComparison, StepChange
+from trainguard.kernels.words import counted
 
 SAME_SHARE = 0.01
 """Of a step: what changes by less is the same."""
@@ -35,7 +36,7 @@ def _pairs(
             notes.append(f"Only {which} profile has rank {', '.join(map(str, alone[:10]))}{'…' if alone[10:] else ''}.")
     unnamed = sum(rank.rank is None for rank in (*before, *after))
     if unnamed:
-        notes.append(f"{unnamed} traces say no rank, and are not compared.")
+        notes.append(f"{counted(unnamed, 'trace')} without a rank {'is' if unnamed == 1 else 'are'} not compared.")
     return [(old[rank], new[rank]) for rank in sorted(old.keys() & new.keys())], notes
 
 
@@ -65,7 +66,8 @@ def _compared(before: RankProfile, after: RankProfile) -> RankComparison:
     step = _step(before, after) if by_step else None
     least = SAME_SHARE * (step.before_ns if step is not None else before.window_ns)
     kernels = _changed(_kernels(before, old_steps), _kernels(after, new_steps), least)
-    operators = _changed(_operators(before, old_steps), _operators(after, new_steps), least)
+    without = _without_shapes(before) | _without_shapes(after)
+    operators = _changed(_operators(before, old_steps, without), _operators(after, new_steps, without), least)
     return RankComparison(
         before_trace=before.trace,
         after_trace=after.trace,
@@ -104,8 +106,18 @@ def _kernels(rank: RankProfile, steps: int) -> dict[tuple[str, str], _Amount]:
     return {(kernel.name, ""): _Amount(kernel.total_ns / steps, kernel.count / steps) for kernel in rank.kernels}
 
 
-def _operators(rank: RankProfile, steps: int) -> dict[tuple[str, str], _Amount]:
-    return {(each.name, each.shapes): _Amount(each.kernel_ns / steps, each.count / steps) for each in rank.operators}
+def _without_shapes(rank: RankProfile) -> set[str]:
+    """Return the operators of which a profile has no shapes: those of the other one are added up."""
+    return {each.name for each in rank.operators} - {each.name for each in rank.operators if each.shapes}
+
+
+def _operators(rank: RankProfile, steps: int, without: Collection[str]) -> dict[tuple[str, str], _Amount]:
+    found: defaultdict[tuple[str, str], _Amount] = defaultdict(lambda: _NONE)
+    for each in rank.operators:
+        key = each.name, "" if each.name in without else each.shapes
+        held = found[key]
+        found[key] = _Amount(held.ns + each.kernel_ns / steps, held.runs + each.count / steps)
+    return found
 
 
 def _changed(

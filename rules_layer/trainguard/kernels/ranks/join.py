@@ -12,6 +12,8 @@ from trainguard.kernels.ranks.alike import likes_of
 from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
 from trainguard.kernels.ranks.transfers import transfers_of
 from trainguard.kernels.ranks.waiting import Waiting, compared, widest
+from trainguard.kernels.ranks.windows import compared_places
+from trainguard.kernels.words import are, counted, have
 
 LATE_STEPS, LATE_SHARE, LATE_HIGH = 0.5, 0.05, 0.2
 """Of the steps in which one rank comes last, and of a step that it comes later by."""
@@ -30,15 +32,17 @@ def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
     Parameters
     ----------
     ranks : sequence of RankProfile
-        Each of one trace. A rank that several traces are of is compared by its first.
+        Each of one trace. Of a rank that has several the one of `compared_places` is compared.
     """
-    if len(ranks) < 2:
+    all_ranks, places = ranks, compared_places(ranks)
+    if len(places) < 2:
         return None
+    ranks = [all_ranks[place] for place in places]
     likes = likes_of(ranks)
     collectives = [compared(ranks, group) for group in _groups(likes) if len(group) > 1]
     waiting = _widest_of(ranks, collectives)
     world = max((rank.world_size for rank in ranks if rank.world_size is not None), default=None)
-    known = {rank.rank for rank in ranks if rank.rank is not None}
+    known = {rank.rank for rank in all_ranks if rank.rank is not None}
     missing = [rank for rank in range(world or 0) if rank not in known] if known else []
     waits = {} if waiting is None else _waits(waiting)
     lines = [_line(rank, like, waits.get(at)) for at, (rank, like) in enumerate(zip(ranks, likes, strict=True))]
@@ -55,7 +59,7 @@ def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
         transfers=transfers_of(each for group in collectives for each in group),
         lines=lines,
         findings=sorted(findings, key=lambda each: (-each.severity.rank, -each.gain.ns_per_step)),
-        notes=_notes(ranks, likes, waiting, len(missing)),
+        notes=[*_left_out(all_ranks, places), *_notes(ranks, likes, waiting, len(missing))],
     )
 
 
@@ -123,7 +127,7 @@ def _late(
         value=round(share, 4),
         threshold=LATE_SHARE,
         summary=f"{name} comes last into {waiting.name} in {int(times[mine])} of {steps} steps,"
-        f" {percent(share)} of a step later than the middle one of {len(waiting.ranks)} ranks. {cause}.",
+        f" {percent(share)} of a step later than the middle one of {counted(len(waiting.ranks), 'rank')}. {cause}.",
         evidence=[
             Evidence(
                 what=f"{_named(ranks[waiting.ranks[int(waiting.last[at])]])} comes last into {waiting.name}",
@@ -154,7 +158,8 @@ def _slow(lines: Sequence[RankLine]) -> list[tuple[int, KernelFinding]]:
             severity=_capped(Severity.HIGH if ratio >= SLOW_HIGH else Severity.MEDIUM, line.steps),
             value=round(ratio, 3),
             threshold=SLOW_COMPUTE,
-            summary=f"{_named(line)} computes {ratio:.2f} times as long as the median of {len(others)} like ranks.",
+            summary=f"{_named(line)} computes {ratio:.2f} times as long as the median of"
+            f" {counted(len(others), 'like rank')}.",
             evidence=[Evidence(what=f"{_named(line)}, computation of a step", duration_ns=line.compute_ns)],
             gain=Gain(ns_per_step=round(more), share=round(share, 4)),
             recommendation="Balance the work between the ranks, and look at this rank's GPU: clocks, temperature, "
@@ -168,15 +173,27 @@ def _slow(lines: Sequence[RankLine]) -> list[tuple[int, KernelFinding]]:
 def _notes(ranks: Sequence[RankProfile], likes: Sequence[int], waiting: Waiting | None, missing: int) -> list[str]:
     notes = []
     if missing:
-        notes.append(f"{missing:,} ranks have no trace: one of them may be the slow one.")
+        which = "it" if missing == 1 else "one of them"
+        notes.append(f"{have(missing, 'rank')} no trace: {which} may be the slow one.")
     if any(rank.rank is None for rank in ranks):
         notes.append("A trace says no rank: it is compared, and nobody knows as which.")
-    if len({rank.rank for rank in ranks if rank.rank is not None}) < sum(rank.rank is not None for rank in ranks):
-        notes.append("Several traces are of one rank: each is compared by itself.")
     if len(set(likes)) > 1:
         notes.append(f"The ranks run {len(set(likes))} different sets of kernels; only ranks of one set are compared.")
     if waiting is None:
         notes.append("No collective ran equally often in the same steps of several ranks: nobody knows who waits.")
+    return notes
+
+
+def _left_out(ranks: Sequence[RankProfile], places: Sequence[int]) -> list[str]:
+    """Say which traces are not compared."""
+    cut = sum(not rank.quality.is_whole for rank in ranks)
+    others = len(ranks) - len(places) - cut
+    notes = []
+    if others:
+        notes.append(f"Ranks have several traces: those of one window are compared, {are(others, 'other')} not.")
+    if cut:
+        verb = "is" if cut == 1 else "are"
+        notes.append(f"{have(cut, 'trace')} no whole step, as the file is cut off, and {verb} not compared.")
     return notes
 
 

@@ -1,13 +1,13 @@
 """The digests of a capture to its verdict, its document and its page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from trainguard.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
 from trainguard.kernels.captures.digest import MOST_BRIEF_BYTES, MOST_FULL_BYTES, decode_brief, decode_full
 from trainguard.kernels.captures.judging import (
     LONGEST_NAME,
@@ -31,7 +31,8 @@ from trainguard.kernels.captures.places import (
 )
 from trainguard.kernels.captures.timeline_form import restored
 from trainguard.kernels.captures.verdict import CaptureVerdict, encode_verdict
-from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
+from trainguard.kernels.columns import is_cut
+from trainguard.kernels.document import JobEntry, KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.ranks.entries import AcrossRanks
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import Timeline
@@ -68,10 +69,18 @@ class _Read:
 
 
 class CaptureJoiner:
-    """Joins the ranks of captures."""
+    """Joins the ranks of captures.
 
-    def __init__(self, *, objects: ReportObjects) -> None:
+    Parameters
+    ----------
+    objects : ReportObjects
+    facts : callable
+        Returns what is known of a job by its name, None of one that nobody knows; raises PortUnavailableError.
+    """
+
+    def __init__(self, *, objects: ReportObjects, facts: Callable[[str], JobEntry | None]) -> None:
         self._objects = objects
+        self._facts = facts
 
     def join(self, call: CaptureCall, *, now: float) -> JoinedCapture:
         """Write a capture's files, the verdict last, and delete lists and digests that nobody needs any more.
@@ -146,9 +155,17 @@ class CaptureJoiner:
             across=across,
             ranks_left_out=len(read) - len(listed),
             job=call.job,
+            job_facts=self._facts_of(call.job),
         )
         drawn = [(full[place][0], timeline) for place in sorted(full) if (timeline := full[place][1]) is not None]
         return document, drawn
+
+    def _facts_of(self, job: str) -> JobEntry | None:
+        """Return what is known of a job; a page is made without it, too."""
+        try:
+            return self._facts(job)
+        except PortUnavailableError:
+            return None
 
     def _full(self, item: TraceItem) -> tuple[RankProfile, Timeline | None] | None:
         """Return a rank with its timeline; None where only its brief digest can be read."""
@@ -189,9 +206,12 @@ def _chosen(read: Sequence[_Read], across: AcrossRanks | None) -> list[int]:
     """Return the places of all ranks: those that come last or compute longest first, then by rank."""
     if across is None or not across.findings:
         return list(range(len(read)))
+    lines = {(line.trace, line.rank): line for line in across.lines}
+    keys = [(each.profile.trace, each.profile.rank) for each in read]
+    compared = [place for place, key in enumerate(keys) if key in lines]
     apart = sorted(
-        range(len(read)),
-        key=lambda place: (-across.lines[place].last_steps, -across.lines[place].compute_ns, place),
+        compared,
+        key=lambda place: (-lines[keys[place]].last_steps, -lines[keys[place]].compute_ns, place),
     )[:2]
     return [*apart, *(place for place in range(len(read)) if place not in apart)]
 
@@ -225,6 +245,7 @@ def _verdict(
         busy_share=sum(rank.busy_ns for rank in ranks) / window if window else None,
         step_ns=round(float(np.median([_mean_step(rank) for rank in with_steps]))) if with_steps else None,
         rules=rule_verdicts(ranks, across),
+        cut=sum(is_cut(rank.quality.counts) for rank in ranks),
         notes=notes,
     )
 

@@ -18,6 +18,7 @@ from trainguard.report.html.overview import KeyFigure
 from trainguard.report.html.page import render_page
 from trainguard.report.html.plots.scale import PERCENT, up_from_zero
 from trainguard.report.html.plots.strips import bar
+from trainguard.report.html.scripts import read_asset
 
 IN_FULL = 25
 _HOUR_S = 3_600.0
@@ -52,7 +53,7 @@ class FleetSection:
 
 
 def render_fleet(report: FleetReport) -> str:
-    """Return the page of a fleet: one file that needs nothing else, and no script.
+    """Return the page of a fleet: one file that needs nothing else; the filter of kernel profiles is its only script.
 
     Parameters
     ----------
@@ -65,6 +66,7 @@ def render_fleet(report: FleetReport) -> str:
     return render_page(
         "fleet.html.j2",
         styles=_STYLES,
+        script=read_asset("fleet/filter.js") if report.kernel_profiles else "",
         report=report,
         sections=sections,
         figures=_figures(report.totals),

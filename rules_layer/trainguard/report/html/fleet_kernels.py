@@ -1,5 +1,7 @@
 """The kernel profiles of a fleet as its page shows them."""
 
+from markupsafe import Markup
+
 from trainguard.report.fleet_document import FleetKernels, FleetReport
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Note, Table
 from trainguard.report.html.names import shown_name
@@ -8,7 +10,8 @@ from trainguard.report.html.numbers import NOTHING, count, moment, share
 IN_FULL = 25
 _LONGEST = 96
 _TO_READ = Note(
-    "A job's report has its kernel profile. trainguard kernels --list searches a bucket, a prefix or a folder."
+    "A job's name leads to the page of its newest kernel profile in the console of S3. trainguard kernels --list "
+    "searches a bucket, a prefix or a folder."
 )
 _TO_READ_OF_A_FOLDER = Note("trainguard kernels --list chooses by name, time, status, framework and finding.")
 
@@ -36,10 +39,13 @@ def kernel_profiles_table(report: FleetReport) -> list[Block]:
 
 
 def _row(profile: FleetKernels, *, of_folder: bool) -> list[Cell]:
-    name = profile.job if profile.place in (None, ".", profile.job) else f"{profile.place}: {profile.job}"
+    written = profile.job if profile.place in (None, ".", profile.job) else f"{profile.place}: {profile.job}"
+    name: Cell = shown_name(written, _LONGEST)
+    if not of_folder and profile.page is not None and profile.page.startswith("https://"):
+        name = Markup('<a href="{}" rel="noreferrer">{}</a>').format(profile.page, name)
     status = f"{profile.status}: {profile.why}" if profile.why else profile.status
     return [
-        shown_name(name, _LONGEST),
+        name,
         NOTHING if profile.recorded_at is None else moment(profile.recorded_at),
         shown_name(status, 2 * _LONGEST),
         *(

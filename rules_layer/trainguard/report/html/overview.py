@@ -15,9 +15,9 @@ from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, duration, money, share
 from trainguard.report.html.plots.strips import parts_of_whole
 from trainguard.report.html.sections.build import Section, anchor_of, has_fired
-from trainguard.report.phrasing import faults_counted
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.registry import spec_of
+from trainguard.rules.units import faults_counted
 
 LEVELS: Mapping[str, tuple[str, str]] = {
     "healthy": ("Healthy", "ok"),

@@ -42,12 +42,14 @@ class TrainingReport:
         ]
 
     def missing(self, judged: EvaluatedJob) -> list[str]:
-        """Say which stream ended without data."""
-        return [
+        """Say which stream ended without data, and which files are of older runs."""
+        streams = _streams(judged)
+        without = [
             stream.state.no_data
-            for key, stream in _streams(judged).items()
+            for key, stream in streams.items()
             if judged.streams.records[key].closed and stream.state.no_data
         ]
+        return [*without, *(note for stream in streams.values() for note in stream.state.notes)]
 
 
 def _streams(judged: EvaluatedJob) -> Mapping[StreamKey, AnyStepStream]:

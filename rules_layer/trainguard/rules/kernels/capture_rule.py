@@ -40,7 +40,8 @@ class CaptureRule(Rule[CaptureRuleParameters]):
             return RuleResult(Status.OK, found.summary, data_points=verdict.traces)
         if not found.sure:
             many = counted(found.unsure, "rank")
-            reason = f"On {many} with low confidence, from too few steps or only the first or last one: {found.summary}"
+            why = "files that are cut off, too few steps" if verdict.cut else "too few steps"
+            reason = f"On {many} with low confidence, from {why} or only the first or last one: {found.summary}"
             return RuleResult(Status.WARMING_UP, reason, data_points=verdict.traces)
         return RuleResult(
             Status.FIRED,
@@ -58,7 +59,9 @@ class CaptureRule(Rule[CaptureRuleParameters]):
         if not verdict.judged:
             return RuleResult(Status.WARMING_UP, unjudged(verdict), data_points=verdict.traces)
         many = counted(verdict.judged, "rank")
-        return RuleResult(Status.OK, f"It does not hold on {many} of the newest capture.", data_points=verdict.traces)
+        cut = f" {_cut(verdict)}" if verdict.cut else ""
+        reason = f"It does not hold on {many} of the newest capture.{cut}"
+        return RuleResult(Status.OK, reason, data_points=verdict.traces)
 
 
 def unjudged(verdict: CaptureVerdict) -> str:
@@ -66,10 +69,18 @@ def unjudged(verdict: CaptureVerdict) -> str:
     if verdict.traces and verdict.unread == verdict.traces:
         name, why = next(iter(verdict.unread_why.items()), ("", "nobody knows why"))
         return f"None of {counted(verdict.traces, 'trace')} of the newest capture could be read; {name}: {why}."
+    if verdict.cut:
+        return f"The newest capture has no whole trace. {_cut(verdict)} Copy whole files."
     return (
         f"The newest capture has no trace with a GPU's work in 3 steps or more ({counted(verdict.traces, 'trace')}, "
         f"{counted(verdict.steps, 'step')}). Profile 3 to 10 steps."
     )
+
+
+def _cut(verdict: CaptureVerdict) -> str:
+    """Say that a capture is judged in part."""
+    files = "1 trace ends" if verdict.cut == 1 else f"{verdict.cut:,} traces end"
+    return f"It is judged in part: {files} early."
 
 
 def score_of(found: RuleVerdict) -> float:

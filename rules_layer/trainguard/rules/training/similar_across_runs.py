@@ -37,7 +37,9 @@ class SimilarAcrossRunsParameters(SelectingParameters, frozen=True, kw_only=True
         runs = self._runs()
         if len(runs) != 1:
             field = "other_trials" if self.other_trials is not None or not runs else "other_trial"
-            raise self.fault(field, ", ".join(sorted(runs)) or None, "one other run: a job's name, or a folder")
+            raise self.fault(
+                field, ", ".join(sorted(runs)) or None, "one other run: a job's name, its S3 URI, or a folder"
+            )
 
     def _runs(self) -> set[str]:
         given = (self.other_trials, self.other_trial, self.other_trial_0)
@@ -59,7 +61,9 @@ SPEC = RuleSpec(
     measures=(Measure("difference of an entry"),),
     counts=STEPS,
     parameters={
-        "other_trials": ParameterHelp("run", "the other run: a job's name, or a folder; required"),
+        "other_trials": ParameterHelp(
+            "run", "the other run: a job's name, its s3://bucket/prefix/job, or a folder; required"
+        ),
         "other_trial": ParameterHelp("run", "another name of other_trials"),
         "other_trial_0": ParameterHelp("run", "another name of other_trials, which the managed service sets"),
         **SELECTION_HELP,

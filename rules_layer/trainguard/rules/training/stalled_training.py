@@ -13,7 +13,7 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule, StepState
-from trainguard.rules.units import show_duration
+from trainguard.rules.units import counted, show_duration
 from trainguard.tensors.step_view import StepView
 
 
@@ -64,16 +64,21 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
     parameters_type = StalledTrainingRuleParameters
     state_type = StalledTrainingRuleState
     needs = "It checks when steps are saved: record the losses, with CollectionConfig(name='losses')."
+    bound = "steps have no time of their own and were not checked"
 
     def watch(self, state: StalledTrainingRuleState, step: StepView, parameters: StalledTrainingRuleParameters) -> None:
         """Note when a step out of range was saved."""
         del parameters
-        _progress(state, step)
+        if step.timed:
+            _progress(state, step)
 
     def check(
         self, state: StalledTrainingRuleState, step: StepView, parameters: StalledTrainingRuleParameters
     ) -> Check | None:
         """Measure the gap before a step. One that is too long stalled after the step before, at its threshold."""
+        if not step.timed:
+            state.left_out += 1
+            return None
         before, saved_at = state.step, state.saved_at
         _progress(state, step)
         if before is None or saved_at is None:
@@ -89,6 +94,18 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
             value=gap,
             threshold=float(parameters.threshold),
         )
+
+    def judge(
+        self, state: StalledTrainingRuleState, view: RunView, parameters: StalledTrainingRuleParameters
+    ) -> RuleResult:
+        """Judge the gaps between steps; a file that gives no times says nothing of them."""
+        if state.latest is None and state.left_out:
+            return RuleResult(
+                Status.NOT_APPLICABLE,
+                f"The file has no times: its {counted(state.left_out, 'step')} all have that at which it was saved. "
+                "Event files of TensorBoard and debug-output have times.",
+            )
+        return super().judge(state, view, parameters)
 
     def judge_at(
         self,

@@ -19,8 +19,10 @@ from trainguard.errors import (
     TensorUnusableError,
 )
 from trainguard.records import Status
+from trainguard.rules.family_rules import bare
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
 from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.training.scalar_advice import FoundScalars, scalar_needs
 from trainguard.rules.units import counted
 from trainguard.tensors.name_patterns import NamePatternError, name_pattern
 from trainguard.tensors.step_view import StepView
@@ -128,10 +130,14 @@ class StepState(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What a rule is judged with: how many steps the run has saved, and whether it has ended."""
+    """What a rule is judged with: how many steps the run has saved, and whether it has ended.
+
+    ``scalars`` are those that were found of a run in files of scalars; None of a run that has tensors.
+    """
 
     steps: int
     closed: bool = False
+    scalars: FoundScalars | None = None
 
 
 P = TypeVar("P", bound=StepParameters)
@@ -231,11 +237,20 @@ class StepRule(Rule[P], Generic[P, S]):
         if state.waiting:
             status = Status.NOT_APPLICABLE if view.closed else Status.WARMING_UP
             held = f"{counted(state.waiting, 'saved step')} hold{'s' if state.waiting == 1 else ''}"
-            reason = f"{held} what the rule checks, too few to compare. {self.needs}"
+            reason = f"{held} what the rule checks, too few to compare. {self._what_to_do(view)}"
             return RuleResult(status, reason + self.notes(state, parameters))
+        if view.scalars is not None and view.steps == 0:
+            return RuleResult(
+                Status.NOT_APPLICABLE, "No step of the files of scalars could be read." + _ignored(parameters)
+            )
         seen = f"{counted(view.steps, 'saved step')} hold{'s' if view.steps == 1 else ''}"
-        reason = f"None of {seen} what the rule checks. {self.needs}"
+        reason = f"None of {seen} what the rule checks. {self._what_to_do(view)}"
         return RuleResult(Status.NOT_APPLICABLE, reason + _ignored(parameters))
+
+    def _what_to_do(self, view: RunView) -> str:
+        if view.scalars is None:
+            return self.needs
+        return scalar_needs(bare(self.name), self.needs, view.scalars)
 
 
 def remember(state: StepState, check: Check) -> None:

@@ -3,16 +3,18 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainguard.sources.json_api import JsonApi
 from trainguard.sources.prometheus.queries import (
     DEVICE_METRICS,
+    ENGINE,
     FREE,
     HOST_QUERIES,
     MIG_LABEL,
     MOST_DEVICES,
+    NO_NODES,
     NODE_LABELS,
     RESERVED,
     TOTAL,
@@ -21,18 +23,22 @@ from trainguard.sources.prometheus.queries import (
     HostQuery,
 )
 from trainguard.sources.prometheus.range_query import TimeRange, range_query
-from trainguard.sources.run import SeriesName, Snapshot, SourceRun
+from trainguard.sources.run import ONLY_NODE, SeriesName, Snapshot, SourceRun
 
 TOOL = "Prometheus"
 NO_VALUE = "a value that stands for none, or is out of range"
 OF_A_PART = "a series of a part of a GPU (MIG)"
 NO_DEVICE = "a series without the number of its device"
+OF_THE_WHOLE = "a utilization of a GPU that is divided (MIG)"
+TWICE = "a value of a second series of the same GPU: node_label=NAME says which label names the nodes"
 _RATE_STEPS = 4
 """A rate needs two samples within its time, also where one is missing."""
 
 _SHORTEST_RATE_S = 60.0
 _PORT = re.compile(r":\d+$")
 _CORE = re.compile(r"\d{1,4}")
+_PLAIN_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UTILIZATION = ("GPUUtilization", "GPUMemoryUtilization")
 
 
 @dataclass(slots=True)
@@ -42,11 +48,17 @@ class _Reading:
     labels: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By node: the label that named it, and its value."""
 
+    divided: set[tuple[str, str]] = field(default_factory=set)
+    """Nodes and GPUs that have series of parts."""
+
     def put(self, node: str, at: float, series: SeriesName, value: float) -> None:
-        self.values[node].setdefault(at, {})[series] = value
+        """Keep a value; another one of the same time and series is refused: nobody knows which is the GPU's."""
+        held = self.values[node].setdefault(at, {})
+        if held.setdefault(series, value) != value:
+            self.run.refuse(TWICE)
 
 
-def read_job(api: JsonApi, name: str, matchers: str, over: TimeRange) -> SourceRun:
+def read_job(api: JsonApi, name: str, matchers: str, over: TimeRange, node_label: str = "") -> SourceRun:
     """Read the metrics of a job.
 
     Parameters
@@ -57,16 +69,20 @@ def read_job(api: JsonApi, name: str, matchers: str, over: TimeRange) -> SourceR
     matchers : str
         Label matchers that select the job's devices, for example ``pod=~"bert-.*"``; empty for all devices.
     over : TimeRange
+    node_label : str
+        The label that names the nodes; by default, and where a series has it not, one of those that are known.
 
     Raises
     ------
     ProfileSourceError, PortUnavailableError
         As `range_query` does.
     """
-    reading = _Reading(SourceRun(name, TOOL))
+    reading = _Reading(SourceRun(name, TOOL, asked_s=over.step))
+    node_labels = (node_label, *NODE_LABELS) if node_label else NODE_LABELS
     for metric in DEVICE_METRICS:
-        _devices(api, metric, matchers, over, reading)
-    for by_time in reading.values.values():
+        _devices(api, metric, matchers, over, reading, node_labels)
+    for node, by_time in reading.values.items():
+        _put_utilization(reading, node)
         for values in by_time.values():
             _put_totals(values)
     for query in HOST_QUERIES:
@@ -78,25 +94,53 @@ def read_job(api: JsonApi, name: str, matchers: str, over: TimeRange) -> SourceR
     return reading.run
 
 
-def _devices(api: JsonApi, metric: DeviceMetric, matchers: str, over: TimeRange, reading: _Reading) -> None:
+def _devices(
+    api: JsonApi,
+    metric: DeviceMetric,
+    matchers: str,
+    over: TimeRange,
+    reading: _Reading,
+    node_labels: Sequence[str],
+) -> None:
     run = reading.run
     for labels, samples in range_query(api, f"{metric.name}{{{matchers}}}", over):
-        if labels.get(MIG_LABEL):
-            run.refuse(OF_A_PART)
-            continue
         number = labels.get(metric.label, "")
         if not number.isdecimal() or int(number) >= MOST_DEVICES:
             run.refuse(NO_DEVICE)
             continue
-        node, label = _node(labels)
-        reading.labels.setdefault(node, label)
+        node, label = _node(labels, node_labels)
         gpu = f"gpu{int(number)}"
+        if labels.get(MIG_LABEL):
+            run.refuse(OF_A_PART)
+            reading.divided.add((node, gpu))
+            continue
+        reading.labels.setdefault(node, label)
         series = SeriesName("gpu", gpu if metric.dimension else f"{gpu}.{metric.rest}", metric.dimension)
         for at, value in samples:
             if 0.0 <= value <= metric.highest:
                 reading.put(node, at, series, value * metric.factor)
             else:
                 run.refuse(NO_VALUE)
+
+
+def _put_utilization(reading: _Reading, node: str) -> None:
+    """Let the activity of the engine be the utilization of GPUs that have none, and leave out that of divided GPUs."""
+    moments = reading.values[node].values()
+    known = {series.name for values in moments for series in values if series.dimension == _UTILIZATION[0]}
+    divided = {gpu for of, gpu in reading.divided if of == node}
+    replaced = set()
+    for values in moments:
+        for series in [each for each in values if each.name.endswith(f".{ENGINE}")]:
+            gpu, activity = series.name.partition(".")[0], values.pop(series)
+            if gpu not in known and gpu not in divided:
+                values[SeriesName("gpu", gpu, _UTILIZATION[0])] = activity
+                replaced.add(gpu)
+        for series in [each for each in values if each.name in divided and each.dimension in _UTILIZATION]:
+            del values[series]
+            reading.run.refuse(OF_THE_WHOLE)
+    if replaced:
+        gpus = ", ".join(sorted(replaced, key=lambda gpu: (len(gpu), gpu)))
+        reading.run.notes.append(f"DCGM_FI_PROF_GR_ENGINE_ACTIVE stands for the utilization of {gpus} of {node}.")
 
 
 def _put_totals(values: dict[SeriesName, float]) -> None:
@@ -115,7 +159,8 @@ def _hosts(api: JsonApi, query: HostQuery, over: TimeRange, reading: _Reading) -
         nodes = {value: node for node, (name, value) in reading.labels.items() if name == label}
         port = "(:[0-9]+)?" if label == "instance" else ""
         values = "|".join(_quoted(re.escape(value)) + port for value in nodes)
-        matcher = f'{label}=~"{values}"'
+        name = label if _PLAIN_LABEL.fullmatch(label) else f'"{_quoted(label)}"'
+        matcher = f'{name}=~"{values}"'
         time = f"{max(_RATE_STEPS * over.step, _SHORTEST_RATE_S):g}s"
         expression = query.expression % ((matcher, time) if query.core_label else (matcher,))
         for labels, samples in range_query(api, expression, over):
@@ -140,9 +185,10 @@ def _host_series(query: HostQuery, labels: Mapping[str, str]) -> SeriesName | No
     return SeriesName(query.type, f"cpu{core}", query.dimension) if _CORE.fullmatch(core) else None
 
 
-def _node(labels: Mapping[str, str]) -> tuple[str, tuple[str, str]]:
+def _node(labels: Mapping[str, str], node_labels: Sequence[str]) -> tuple[str, tuple[str, str]]:
     """Return a node's name, and the label with the value that names it."""
-    for label in NODE_LABELS:
-        if value := _PORT.sub("", labels.get(label, "")):
+    for label in node_labels:
+        value = _PORT.sub("", labels.get(label, ""))
+        if value and value not in NO_NODES:
             return value, (label, value)
-    return "node-1", ("", "")
+    return ONLY_NODE, ("", "")

@@ -64,6 +64,8 @@ class _Table:
         self.run = SourceRun(mapping.name or title, TOOL)
         self._places = {column: place for place, column in reversed(list(enumerate(columns)))}
         self._mapping = mapping
+        self._lines: dict[tuple[str, int], bool] = {}
+        """Nodes and GPUs that have lines, and whether one of these holds a value."""
         measured = mapping.measured(name)
         self._measured = {self._places[column]: about for column, about in measured.items() if column in self._places}
         self._scalars = {self._places[column]: to for column, to in mapping.scalars.items() if column in self._places}
@@ -92,11 +94,16 @@ class _Table:
                 collected.add(self._cell(cells, self._mapping.node), at, values)
             self._take_scalars(cells, at, number)
         run.snapshots = collected.snapshots(ONLY_NODE)
+        for (node, device), measured in sorted(self._lines.items()):
+            if not measured:
+                of = f" of {node}" if node else ""
+                run.notes.append(f"The table has lines of gpu{device}{of}, and no value in any of them.")
         return run
 
     def _values(self, cells: Sequence[str]) -> dict[SeriesName, float]:
         values = {}
         device = self._device(cells)
+        of_gpu = (self._cell(cells, self._mapping.node), device) if device is not None else None
         for place, (unit, rest, factor) in self._measured.items():
             value = self._number(cells, place)
             if unit == DEVICE:
@@ -109,6 +116,8 @@ class _Table:
                 self.run.refuse(NO_SHARE)
             else:
                 values[series_name(unit, rest)] = value * factor
+        if of_gpu is not None:
+            self._lines[of_gpu] = self._lines.get(of_gpu, False) or bool(values)
         return values
 
     def _take_scalars(self, cells: Sequence[str], at: float, number: int) -> None:

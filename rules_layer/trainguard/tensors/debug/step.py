@@ -56,6 +56,7 @@ class DebugStep:
         self.step = step
         self.mode: Mode = first.mode
         self.mode_step = first.mode_step
+        self.timed = True
         self.workers = tuple(indexes)
         self._run = run
         self._listed_at = listed_at

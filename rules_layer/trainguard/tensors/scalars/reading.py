@@ -1,7 +1,7 @@
 """All steps of the scalar sources that lie in one place. Importing this module imports protobuf."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -12,12 +12,9 @@ from trainguard.tensors.files import RunFiles
 from trainguard.tensors.scalars.event_file import ScalarColumns, read_scalars
 from trainguard.tensors.scalars.keys import ScalarFile
 from trainguard.tensors.scalars.names import ScalarNames, scalar_name
-from trainguard.tensors.scalars.rows import LARGEST_STEP, ScalarHistory, ScalarRow, ScalarRows, in_order
+from trainguard.tensors.scalars.rows import LARGEST_STEP, Recording, ScalarHistory, ScalarRow, ScalarRows, in_order
 from trainguard.tensors.scalars.step import ScalarStep
 from trainguard.tensors.scalars.trainer_files import MAX_FILE_BYTES, TrainerFile, read_metrics_csv, read_trainer_state
-
-Recording = tuple[int, float, dict[str, float]]
-"""A step, when it was saved (epoch seconds), and its scalars by name."""
 
 
 @dataclass(slots=True)
@@ -33,7 +30,11 @@ class ScalarReading:
 
 
 def read_sources(
-    files: RunFiles, found: Iterable[tuple[ScalarFile, float]], names: ScalarNames, kept: ScalarRows | None = None
+    files: RunFiles,
+    found: Iterable[tuple[ScalarFile, float]],
+    names: ScalarNames,
+    *,
+    until: Mapping[str, int] | None = None,
 ) -> ScalarReading:
     """Read files of scalars as a whole.
 
@@ -43,16 +44,17 @@ def read_sources(
     found : iterable of (ScalarFile, float)
         The files, in the order of their names, and when each was saved (epoch seconds).
     names : ScalarNames
-    kept : ScalarRows or None
-        Counts what is dropped.
+    until : mapping of str to int or None
+        By the name of a file, the first step from which on its rows are of another run, and left out.
     """
-    rows = ScalarRows() if kept is None else kept
+    rows = ScalarRows()
     reading = ScalarReading()
     complete: list[ScalarRow] = []
     for file, saved_at in found:
         try:
-            for step, at, values in _recorded(files, file, saved_at, reading):
-                complete += rows.add(file.source, step, at, values, names, folder=file.folder)
+            for each in _recorded(files, file, saved_at, reading):
+                if each.step < (until or {}).get(file.name, math.inf):
+                    complete += rows.add(file.source, each, names, folder=file.folder)
         except TelemetryFormatError as fault:
             reading.refuse(file.name, 1, fault.reason)
     reading.rows = in_order([*complete, *rows.finish()])
@@ -80,7 +82,7 @@ def recordings(columns: ScalarColumns, folder: str, saved_at: float) -> Iterator
         if 0 <= step <= LARGEST_STEP:
             at = float(columns.at[start])
             found = {names[tag]: value for tag, value in zip(tags[start:end], values[start:end], strict=True)}
-            yield step, at if math.isfinite(at) else saved_at, found
+            yield Recording(step, at if math.isfinite(at) else saved_at, found)
 
 
 def _recorded(files: RunFiles, file: ScalarFile, saved_at: float, reading: ScalarReading) -> Iterator[Recording]:
@@ -92,7 +94,7 @@ def _recorded(files: RunFiles, file: ScalarFile, saved_at: float, reading: Scala
     if read.bad:
         reading.refuse(file.name, read.bad, read.why or "")
     for row in read.rows:
-        yield row.step, saved_at, dict(row.values)
+        yield Recording(row.step, saved_at, row.values, timed=False)
 
 
 def _events(files: RunFiles, file: ScalarFile, saved_at: float, reading: ScalarReading) -> Iterator[Recording]:

@@ -6,6 +6,7 @@ checkpoint, is dropped and counted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -23,13 +24,35 @@ LARGEST_STEP = 2**53
 _ORDER = {Mode.TRAIN: 0, Mode.EVAL: 1, Mode.PREDICT: 2, Mode.GLOBAL: 3}
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a source recorded at a step by name, and when, epoch seconds; ``timed`` as in `ScalarRow`."""
+
+    step: int
+    at: float
+    values: Mapping[str, float]
+    timed: bool = True
+
+
 class ScalarRow(msgspec.Struct, array_like=True):
-    """The scalars of one step and mode by name; ``at`` is when the first was saved, epoch seconds."""
+    """The scalars of one step and mode by name; ``at`` is when the first was saved, epoch seconds.
+
+    ``timed`` says that the source says so of the step; else ``at`` is when the file was saved.
+    """
 
     step: int
     mode: Mode
     at: float
     values: dict[str, float]
+    timed: bool = True
+
+    def join(self, other: "ScalarRow") -> None:
+        """Take in what another source recorded at the same step; a time of the step goes before one of a file."""
+        self.values.update(other.values)
+        if self.timed == other.timed:
+            self.at = min(self.at, other.at)
+        elif other.timed:
+            self.at, self.timed = other.at, True
 
 
 class ScalarRows(msgspec.Struct):
@@ -44,36 +67,31 @@ class ScalarRows(msgspec.Struct):
     dropped: int = 0
     refused: int = 0
 
-    def add(
-        self, source: str, step: int, at: float, values: Mapping[str, float], names: ScalarNames, *, folder: str = ""
-    ) -> list[ScalarRow]:
+    def add(self, source: str, recording: Recording, names: ScalarNames, *, folder: str = "") -> list[ScalarRow]:
         """Take what a source recorded at a step; return the steps that are complete by this, in order.
 
         Parameters
         ----------
         source : str
             A file, or the folder of several that follow each other.
-        step : int
-        at : float
-            Epoch seconds.
-        values : mapping of str to float
+        recording : Recording
         names : ScalarNames
         folder : str
             The folder of the source, which may say the mode.
         """
         if source not in self.newest:
             if len(self.newest) >= MOST_SOURCES:
-                self.refused += len(values)
+                self.refused += len(recording.values)
                 return []
             self.newest[source] = {}
-        complete = self._close(source, before=step)
+        complete = self._close(source, before=recording.step)
         by_mode: dict[Mode, dict[str, float]] = {}
-        for name, value in values.items():
+        for name, value in recording.values.items():
             mode = names.mode(name, folder)
             if mode is not None:
                 by_mode.setdefault(mode, {})[name] = value
         for mode, found in by_mode.items():
-            self._put(source, ScalarRow(step, mode, at, found))
+            self._put(source, ScalarRow(recording.step, mode, recording.at, found, recording.timed))
         return complete
 
     def finish(self, source: str | None = None) -> list[ScalarRow]:
@@ -85,7 +103,7 @@ class ScalarRows(msgspec.Struct):
         rows = self.open.setdefault(source, [])
         same = next((each for each in rows if each.mode == row.mode), None)
         if same is None and row.step > self.newest[source].get(row.mode, -1):
-            rows.append(same := ScalarRow(row.step, row.mode, row.at, {}))
+            rows.append(same := ScalarRow(row.step, row.mode, row.at, {}, row.timed))
         if same is None or same.step != row.step:
             self.dropped += len(row.values)
             return
@@ -111,10 +129,9 @@ def in_order(rows: Iterable[ScalarRow]) -> list[ScalarRow]:
     for row in rows:
         known = joined.get((row.step, row.mode))
         if known is None:
-            joined[row.step, row.mode] = ScalarRow(row.step, row.mode, row.at, dict(row.values))
+            joined[row.step, row.mode] = ScalarRow(row.step, row.mode, row.at, dict(row.values), row.timed)
         else:
-            known.values.update(row.values)
-            known.at = min(known.at, row.at)
+            known.join(row)
     return sorted(joined.values(), key=_place)
 
 

@@ -48,6 +48,11 @@ class ScalarStep:
         """When the step was saved, epoch seconds."""
         return self.row.at
 
+    @property
+    def timed(self) -> bool:
+        """Whether the source says when each step was saved."""
+        return self.row.timed
+
     @cached_property
     def names(self) -> Sequence[str]:
         """Names of the scalars, sorted."""

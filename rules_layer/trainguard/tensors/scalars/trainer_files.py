@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainguard.errors import TelemetryFormatError
+from trainguard.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
 from trainguard.tensors.scalars.rows import LARGEST_STEP, MOST_SCALARS
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
@@ -96,6 +97,21 @@ def read_metrics_csv(name: str, body: bytes) -> TrainerFile:
     if name.lower().endswith(_PLAIN_LOG):
         return TrainerFile()
     raise TelemetryFormatError(name, f"columns {header[:20]}, expected one called step or epoch")
+
+
+def is_training_log(beginning: bytes, names: ScalarNames) -> bool:
+    """Whether a table is one of training, by its first line: it counts steps, and names a loss or the like."""
+    try:
+        line = beginning.splitlines()[0].decode("utf-8-sig")
+        header = next(csv.reader([line], delimiter=max(_DELIMITERS, key=line.count)))
+    except (IndexError, UnicodeDecodeError, csv.Error, StopIteration):
+        return False
+    columns = [cell.strip() for cell in header]
+    column = _position(columns)
+    others = columns if column is None else columns[:column] + columns[column + 1 :]
+    return column is not None and any(
+        names.members(meaning, others) for meaning in (LOSSES, METRICS, LEARNING_RATE, GRADIENT_NORM)
+    )
 
 
 def _position(header: list[str]) -> int | None:

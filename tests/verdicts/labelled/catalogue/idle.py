@@ -6,6 +6,7 @@ from tests.verdicts.labelled.machines import G5_2XLARGE, G5_12XLARGE, G5_XLARGE,
 from tests.verdicts.labelled.truth import CPU, LOW, Fault
 
 ON_CPU = Load(busy=0.0, memory=0.0, cores=55.0, full_cores=0.5)
+AT_9_PERCENT = Load(busy=9.0, spread=0.15, drift=0.05, memory=0.4, cores=12.0)
 HUNG = QUIET
 HUNG_SPINNING = Load(busy=0.0, memory=0.0, cores=4.0, full_cores=0.01)
 
@@ -28,6 +29,25 @@ JOBS = (
         interval_s=1.0,
         pieces=(Piece(load=QUIET),),
         faults=(Fault(kind="idle from the start", onset_min=0, wasted_min=(88, 90), first=(LOW,)),),
+    ),
+    Job(
+        name="low-9-percent-all-along",
+        group="idle from the start",
+        about="Small requests come in one by one: the GPU is at 9 % from the start, and works.",
+        machine=G5_XLARGE,
+        minutes=90,
+        pieces=(Piece(load=STARTING), Piece(load=AT_9_PERCENT, start_min=2)),
+        faults=(Fault(kind="under-used GPUs", onset_min=2, wasted_min=(76, 83)),),
+    ),
+    Job(
+        name="low-9-percent-after-training",
+        group="idle from the start",
+        about="The GPU trains for 40 minutes, and then serves small requests at 9 %.",
+        machine=G5_XLARGE,
+        minutes=120,
+        interval_s=1.0,
+        pieces=(*ordinary(120), Piece(load=AT_9_PERCENT, start_min=40)),
+        faults=(Fault(kind="under-used GPUs", onset_min=40, wasted_min=(70, 75)),),
     ),
     Job(
         name="idle-first-40-of-120",

@@ -1,7 +1,7 @@
 """The ``documented`` reading over a profile: the deployed engine on this machine."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -95,7 +95,8 @@ class OpenedJob:
         described = described_job(self.profile.source, replace(self.job, job=name, arn=f"unknown:{name}"))
         judged = evaluated_profile(self.profile, described.job, self.plan, progress, timelines=False)
         built = judged.report()
-        return _outcome(self.profile, built, described, self._of_training(judged, built))
+        notes = () if judged.training is None else judged.training.notes
+        return _outcome(self.profile, built, described, self._of_training(judged, built), notes)
 
     def _of_training(self, judged: EvaluatedProfile, built: BuiltReport) -> dict[str, bytes]:
         """Return a report for each rule of training, and for a model of XGBoost its files."""
@@ -106,7 +107,13 @@ class OpenedJob:
         return reports if shown is None else {**reports, **training_files(built.with_training(shown).report)}
 
 
-def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob, debugger: Mapping[str, bytes]) -> Outcome:
+def _outcome(
+    profile: Profile,
+    built: BuiltReport,
+    described: DescribedJob,
+    debugger: Mapping[str, bytes],
+    notes: Sequence[str],
+) -> Outcome:
     report = built.report
     findings = {finding.rule: finding for finding in report.findings}
     unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(described.bad), **profile.unread})
@@ -121,7 +128,7 @@ def _outcome(profile: Profile, built: BuiltReport, described: DescribedJob, debu
         verdict=report.verdict,
         summary=report.summary,
         cost=report.cost.note,
-        notes=[*profile.notes, *([] if described.note is None else [described.note])],
+        notes=[*profile.notes, *([] if described.note is None else [described.note]), *notes],
     )
 
 

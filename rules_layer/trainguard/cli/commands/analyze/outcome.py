@@ -8,7 +8,7 @@ from trainguard.cli.output.blocks import Block, Column, Grid, Line, Shown, statu
 from trainguard.cli.services.evaluated import has_verdict
 from trainguard.records import Status
 from trainguard.report.document import Verdict
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, faults_counted
 
 SCHEMA_VERSION = "2"
 FOREIGN = "files_of_other_kinds"
@@ -119,7 +119,7 @@ def blocks_of(outcome: Outcome) -> list[Block]:
         texts.append(f"Missing between the first and the last system metrics: {counted(missing, 'minute')}.")
     unused = {name: amount for name, amount in outcome.unread.items() if name != _GAPS}
     if unused:
-        listed = ", ".join(f"{amount:,} {name.replace('_', ' ')}" for name, amount in unused.items())
+        listed = ", ".join(faults_counted(amount, name) for name, amount in unused.items())
         texts.append(f"Not used: {listed}.")
     if not outcome.evaluated:
         texts.append(f"{NOTHING_EVALUATED} The profile holds nothing that a rule could read, or too little of it.")

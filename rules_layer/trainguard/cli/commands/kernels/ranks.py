@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from trainguard.cli.output.blocks import Block, Column, Facts, Grid, Heading, Item, Line, severity_cell
 from trainguard.kernels.document import KernelProfiles
+from trainguard.kernels.inputs import short_shapes
 from trainguard.kernels.ranks.entries import AcrossRanks, ChangedEntry, RankComparison
 
 _SHOWN = 15
@@ -64,12 +65,18 @@ def _compared(rank: RankComparison) -> Iterator[Block]:
     for title, entries in (("kernel", rank.kernels), ("operator", rank.operators)):
         changed = [each for each in entries if each.change != "same"][:_SHOWN]
         if changed:
-            columns = (Column(title, folds=True), Column("change"), Column("of a step", right=True), Column("runs"))
+            columns = (
+                Column(title, folds=True),
+                Column("change"),
+                Column(f"of a {rank.per}", right=True),
+                Column("runs"),
+            )
             yield Grid(columns, [_row(each) for each in changed])
 
 
 def _row(entry: ChangedEntry) -> tuple[str, str, str, str]:
-    name = entry.name if len(entry.name) <= _LONGEST_NAME else f"{entry.name[: _LONGEST_NAME - 1]}…"
+    name = f"{entry.name} {short_shapes(entry.shapes)}" if entry.shapes else entry.name
+    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     return name, entry.change, _signed(entry.delta_ns), f"{entry.before_runs:g} to {entry.after_runs:g}"
 
 

@@ -14,11 +14,13 @@ from trainguard.errors import KernelTraceError, ObjectMissingError, PortUnavaila
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.document import KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.entries import CriticalPathEntry
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.finding import KernelFinding
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.ranks.compare import compared
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.ranks import DrawnRanks
+from trainguard.kernels.words import counted
 from trainguard.local.kernel_list import PAGE
 from trainguard.local.traces import DOCUMENT, TracePlace, open_traces
 from trainguard.report.html.kernels.page import render_kernels
@@ -114,7 +116,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
     yield Heading(title)
     yield Facts(
         [
-            ("window", f"{_ms(rank.window_ns)}, {len(rank.steps)} steps"),
+            ("window", f"{_ms(rank.window_ns)}, {counted(len(rank.steps), 'step')}"),
             ("GPU busy", _part(rank, rank.busy_ns)),
             ("computes", _part(rank, rank.compute_ns)),
             ("communicates", f"{_part(rank, rank.communication_ns)}, exposed {_ms(rank.exposed_communication_ns)}"),
@@ -126,8 +128,8 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
     )
     for finding in rank.findings:
         labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
-        ceiling = f" Can win at most {_ms(finding.gain.ns_per_step)} a step." if finding.gain.ns_per_step else ""
-        yield Item(labels=labels, text=f"{finding.id}: {finding.summary}", advice=finding.recommendation + ceiling)
+        text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
+        yield Item(labels=labels, text=text, advice=finding.recommendation + _ceiling(rank, finding))
     columns = (
         Column("kernel", folds=True),
         Column("runs", right=True),
@@ -154,6 +156,13 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
 def shortened(name: str) -> str:
     """Return a kernel's name as it fits on a line; templates are long, and ``kernels.json`` has them whole."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _ceiling(rank: RankProfile, finding: KernelFinding) -> str:
+    """Say what can be won: of a step, or of the window of a trace without steps."""
+    if not finding.gain.ns_per_step:
+        return ""
+    return f" Can win at most {_ms(finding.gain.ns_per_step)} {'a step' if rank.steps else 'of the window'}."
 
 
 def _part(rank: RankProfile, part_ns: int) -> str:

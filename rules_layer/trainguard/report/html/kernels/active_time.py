@@ -6,10 +6,11 @@ import numpy as np
 from markupsafe import Markup
 
 from trainguard.kernels.document import RankProfile
+from trainguard.kernels.words import are, counted
 from trainguard.report.html.blocks import Block, Figure, Figures, Key, Note
 from trainguard.report.html.kernels.island import node_of, rank_name
 from trainguard.report.html.kernels.streams import stream_blocks
-from trainguard.report.html.kernels.text import are, nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.numbers import share
 from trainguard.report.html.plots.charts import SERIES_COLOURS, lines_over
 from trainguard.report.html.plots.donut import COLOURS, Part, donut
@@ -102,7 +103,7 @@ def utilization_chart(
     step = ranks[0].window_ns / 1e6 / parts if one else 100.0 / parts
     across = "milliseconds from the start of the window" if one else "% of each rank's window"
     points = {name: [100.0 * value for value in values] for name, values in lines.items()}
-    said = f"{what} over the window, {plural(len(lines), 'line')}"
+    said = f"{what} over the window, {counted(len(lines), 'line')}"
     chart = lines_over(points, step=step, said=said, across=across, up=PERCENT)
     legend = [Key(f"line s{place % SERIES_COLOURS + 1}", name) for place, name in enumerate(lines)]
     return chart, legend if len(lines) > 1 else []

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from trainguard.kernels.document import AnnotationEntry, RankProfile
 from trainguard.kernels.entries import Durations, Histogram
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Cell, Column, Figure, Table
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count
 from trainguard.report.html.plots.bins import Bins
@@ -76,7 +77,7 @@ def _figure(where: str, found: Sequence[Durations]) -> Figure:
     whole = joined([each.histogram for each in found])
     bins = Bins([edge / 1e6 for edge in whole.edges_ns], whole.counts)
     times = sum(whole.counts)
-    said = f"{plural(times, 'time')}, {nanos(whole.edges_ns[0])} to {nanos(whole.edges_ns[-1])}"
+    said = f"{counted(times, 'time')}, {nanos(whole.edges_ns[0])} to {nanos(whole.edges_ns[-1])}"
     lines = [Line(found[0].median_ns / 1e6, f"p50 {nanos(found[0].median_ns)}")] if len(found) == 1 else []
     return Figure(f"Durations {where}", histogram(bins, said=said, across="milliseconds", up="times", lines=lines))
 

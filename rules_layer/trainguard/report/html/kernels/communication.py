@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import CollectiveEntry
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Figure, Figures, Table
-from trainguard.report.html.kernels.text import nanos, plural, size
+from trainguard.report.html.kernels.text import nanos, size
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, number, share
 from trainguard.report.html.plots.donut import Part, donut
@@ -52,7 +53,7 @@ def _table(found: Sequence[list[CollectiveEntry]], ranks: Sequence[RankProfile])
         "the links carry for the collective, so that collectives of different sorts and sizes of group compare."
     )
     if left:
-        note += f" {plural(left, 'collective')} with less time left out."
+        note += f" {counted(left, 'collective')} with less time left out."
     return Table("Collectives", columns, [_row(entries) for entries in shown], (), note)
 
 

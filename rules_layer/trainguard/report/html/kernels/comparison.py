@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from trainguard.kernels.inputs import short_shapes
 from trainguard.kernels.ranks.entries import ChangedEntry, Comparison, RankComparison
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Note, Table
 from trainguard.report.html.kernels.steps import PARTS
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import number, share
 
@@ -22,7 +24,7 @@ def comparison_blocks(comparison: Comparison) -> list[Block]:
     for place, rank in enumerate(ranks[:MOST_RANKS]):
         blocks += _rank(rank) if not place else [Folded(_title(rank), _rank(rank))]
     if len(ranks) > MOST_RANKS:
-        blocks.append(Note(f"{plural(len(ranks) - MOST_RANKS, 'rank')} with less change are in kernels.json."))
+        blocks.append(Note(f"{counted(len(ranks) - MOST_RANKS, 'rank')} with less change are in kernels.json."))
     return [*blocks, *(Note(note) for note in comparison.notes)]
 
 
@@ -72,7 +74,7 @@ def _table(what: str, changed: Sequence[ChangedEntry], rank: RankComparison, lef
 
 
 def _row(entry: ChangedEntry) -> list[Cell]:
-    name = entry.name if not entry.shapes else f"{entry.name} {entry.shapes}"
+    name = f"{entry.name} {short_shapes(entry.shapes)}" if entry.shapes else entry.name
     return [
         shown_name(name, LONGEST),
         entry.change,

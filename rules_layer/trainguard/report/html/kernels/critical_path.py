@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import CriticalPathEntry
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Key, Table, plot_column
 from trainguard.report.html.kernels.island import rank_name
 from trainguard.report.html.kernels.matrix import NO_BREAK
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, share
 from trainguard.report.html.plots.scale import up_from_zero
@@ -48,7 +49,7 @@ def path_blocks(ranks: Sequence[RankProfile]) -> list[Block]:
         parts = [(label, path.parts.get(key, 0), tone) for key, label, tone in used]
         said = ", ".join(f"{label} {share(part / path.total_ns)}" for label, part, _ in parts)
         drawn = [(label, part / 1e6 / scale.high, tone) for label, part, tone in parts]
-        bar = parts_of_whole(drawn, said=f"{name}: {said}")
+        bar = parts_of_whole(drawn, said=f"{name}: {said}", whole=path.total_ns / 1e6 / scale.high)
         label, most, _ = max(parts, key=lambda part: part[1])
         longest = path.kernels[0] if path.kernels else None
         on_it = NOTHING if longest is None else f"{shown_name(longest.name, LONGEST)}, {nanos(longest.total_ns)}"
@@ -58,7 +59,7 @@ def path_blocks(ranks: Sequence[RankProfile]) -> list[Block]:
         "being shorter. Where kernels of two streams meet, the path is inferred from their times."
     )
     if len(found) > len(shown):
-        note += f" {plural(len(found) - len(shown), 'path')} more are in kernels.json."
+        note += f" {counted(len(found) - len(shown), 'path')} more are in kernels.json."
     legend = [Key(f"part {tone}", label) for _, label, tone in used]
     return [Table("Critical path", columns, rows, legend, note)]
 

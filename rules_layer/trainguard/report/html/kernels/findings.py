@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.findings.finding import FAMILY, Evidence, KernelFinding
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.words import counted
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.numbers import share
 from trainguard.report.html.overview import SEVERITIES, Badge
 
@@ -131,11 +132,11 @@ def _gain(finding: KernelFinding, *, by_step: bool) -> str | None:
 def _where(having: list[RankProfile], worst: RankProfile, ranks: int) -> str:
     named = ", ".join(rank_name(each).removeprefix("rank ") for each in having[:NAMED_RANKS])
     more = f" and {len(having) - NAMED_RANKS:,} more" if len(having) > NAMED_RANKS else ""
-    return f"{len(having):,} of {plural(ranks, 'rank')} ({named}{more}); the numbers are those of {rank_name(worst)}"
+    return f"{len(having):,} of {counted(ranks, 'rank')} ({named}{more}); the numbers are those of {rank_name(worst)}"
 
 
 def _line(evidence: Evidence, process: int | None) -> Line:
-    times = f", {plural(evidence.count, 'time')}" if evidence.count > 1 else ""
+    times = f", {counted(evidence.count, 'time')}" if evidence.count > 1 else ""
     start, lasts = evidence.start_ns, evidence.duration_ns
     if start is None and evidence.longest_ns is not None:
         start, lasts = evidence.longest_start_ns, evidence.longest_ns

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from trainguard.kernels.document import RankProfile
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Table
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import plural
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import count, number, share
 
@@ -62,7 +62,7 @@ def _devices(ranks: Sequence[RankProfile]) -> list[Block]:
     if any(len(rank.devices) > 1 for rank in ranks):
         note += " The figures of a rank with several GPUs are the means over them, without GPUs with hardly any work."
     if len(found) > MOST_ROWS:
-        note += f" {plural(len(found) - MOST_ROWS, 'GPU')} more are in kernels.json."
+        note += f" {counted(len(found) - MOST_ROWS, 'GPU')} more are in kernels.json."
     return [Table("GPUs", [Column("GPU"), *(Column(title, "number") for title in titles)], rows, (), note)]
 
 
@@ -83,5 +83,5 @@ def _counters(ranks: Sequence[RankProfile]) -> list[Block]:
     columns = [Column("Counter"), *(Column(title, "number") for title in ("Mean", "Least", "Most", "Samples"))]
     note = "Samples over the whole trace, in the unit that the counter's name has."
     if len(found) > MOST_ROWS:
-        note += f" {plural(len(found) - MOST_ROWS, 'counter')} more are in kernels.json."
+        note += f" {counted(len(found) - MOST_ROWS, 'counter')} more are in kernels.json."
     return [Table("Hardware counters", columns, rows, (), note)]

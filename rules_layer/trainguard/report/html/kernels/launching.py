@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from trainguard.kernels.document import Distribution, RankProfile
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Table
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.numbers import NOTHING, count, share
 
 MOST_ROWS = 16
@@ -40,7 +41,7 @@ def launch_blocks(ranks: Sequence[RankProfile]) -> list[Block]:
     )
     note = "From a call to its kernel: median, and 90th percentile. A kernel that waits in a full queue starts late."
     if len(found) > MOST_ROWS:
-        note += f" {plural(len(found) - MOST_ROWS, 'rank')} more are in kernels.json."
+        note += f" {counted(len(found) - MOST_ROWS, 'rank')} more are in kernels.json."
     columns = [Column("Launches"), *(Column(title, "number") for title in titles)]
     return [Table("From launches to kernels", columns, rows, (), note)]
 

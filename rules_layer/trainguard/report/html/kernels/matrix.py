@@ -8,9 +8,10 @@ from markupsafe import Markup
 
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Note, Table, heat
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import nanos, plural, size
+from trainguard.report.html.kernels.text import nanos, size
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, number, share
 
@@ -93,7 +94,8 @@ def _joined(ranks: Sequence[RankProfile], lines: Sequence[RankLine]) -> list[Row
     if len(ranks) == len(lines):
         return list(zip(ranks, lines, strict=True))
     listed = {(rank.trace, rank.rank): rank for rank in ranks}
-    return [(listed.get((line.trace, line.rank)), line) for line in lines]
+    # A rank that several traces are of is called by its file, and listed without its number.
+    return [(listed.get((line.trace, line.rank)) or listed.get((line.trace, None)), line) for line in lines]
 
 
 def _columns(*, several: bool) -> list[Column]:
@@ -107,7 +109,7 @@ def _row(
     rank, line = row
     cells = [_cell(value, medians[place], MEASURES[place]) for place, value in enumerate(values)]
     steps = across.compared_steps
-    last = heat(_shade(line.last_steps / steps), f"{line.last_steps} of {plural(steps, 'step')}") if steps else NOTHING
+    last = heat(_shade(line.last_steps / steps), f"{line.last_steps} of {counted(steps, 'step')}") if steps else NOTHING
     return [
         _name(row),
         *([f"set {line.like + 1}"] if several else []),
@@ -153,7 +155,7 @@ def _waits(rows: Sequence[Row], across: AcrossRanks) -> list[Block]:
         "last one is darker the longer others wait for it, from 5 % of a step on."
     )
     if left > 0:
-        note += f" {plural(left, 'step')} more are compared."
+        note += f" {counted(left, 'step')} more are compared."
     columns = [Column("Rank"), *(Column(f"step {step}", "number") for step in steps)]
     return [Table(f"Waits in {across.collective}", columns, cells, (), note)]
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.timeline.build import DEEPEST, Timeline
+from trainguard.kernels.words import are, counted
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import are, nanos, plural
+from trainguard.report.html.kernels.text import nanos
 
 MOST_FILES = 20
 
@@ -33,7 +34,7 @@ def _grouped(found: Sequence[tuple[str, str]], ranks: int) -> list[tuple[str, st
         by_line.setdefault(line, []).append(name)
     lines = []
     for line, names in by_line.items():
-        who = names[0] if len(names) == 1 else "all ranks" if len(names) == ranks else plural(len(names), "rank")
+        who = names[0] if len(names) == 1 else "all ranks" if len(names) == ranks else counted(len(names), "rank")
         lines.append((who, f"{line[:1].upper()}{line[1:]}."))
     return (
         lines[:MOST_FILES] if len(lines) <= MOST_FILES else [*lines[:MOST_FILES], ("Others", "kernels.json has them.")]
@@ -45,7 +46,7 @@ def timeline_notes(document: KernelProfiles, drawn: Sequence[tuple[RankProfile, 
     notes = []
     left = len(document.ranks) - len(drawn)
     if left:
-        shown = f"The timeline has {plural(len(drawn), 'rank')}; " if drawn else ""
+        shown = f"The timeline has {counted(len(drawn), 'rank')}; " if drawn else ""
         notes.append(f"{shown}{are(left, 'rank')} not drawn. `trainguard kernels` with one trace draws that rank.")
     for rank, timeline in drawn:
         who = f"{rank_name(rank)}: " if len(drawn) > 1 else ""
@@ -66,7 +67,7 @@ def _of(timeline: Timeline) -> list[str]:
             f"Elsewhere {left.joined:,} short events are drawn as {left.joins:,} rectangles."
         )
     if left.lanes:
-        notes.append(f"{are(left.lanes, 'lane')} left out, with the least time and {plural(left.lane_rows, 'event')}.")
+        notes.append(f"{are(left.lanes, 'lane')} left out, with the least time and {counted(left.lane_rows, 'event')}.")
     if left.deep:
         notes.append(f"{are(left.deep, 'event')} left out, inside of more than {DEEPEST} others.")
     if left.outside:

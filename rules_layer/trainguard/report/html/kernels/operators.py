@@ -6,9 +6,10 @@ import msgspec
 
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.entries import OperatorEntry, PeaksEntry
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Note, Table
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, count, number, share
 
@@ -35,7 +36,7 @@ def operator_blocks(ranks: Sequence[RankProfile]) -> list[Block]:
         *([Column("Bound by"), Column("Shapes")] if shaped else []),
     ]
     left = len(rank.operators) - len(shown) + rank.operators_left_out
-    note = f"{plural(left, 'operator')} with less time left out." if left else None
+    note = f"{counted(left, 'operator')} with less time left out." if left else None
     where = "" if len(ranks) == 1 else f" of {rank_name(rank)}"
     rows = [_row(each, shaped=shaped) for each in shown]
     table = Table(f"Operators{where} by time on the GPU", columns, rows, (), note)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.timeline.build import Timeline
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block
 from trainguard.report.html.islands import in_script
 from trainguard.report.html.kernels.active_time import time_blocks
@@ -20,6 +21,7 @@ from trainguard.report.html.kernels.comparison import comparison_blocks
 from trainguard.report.html.kernels.findings import shown_findings
 from trainguard.report.html.kernels.hardware import hardware_blocks
 from trainguard.report.html.kernels.island import timelines_document
+from trainguard.report.html.kernels.job_head import job_head
 from trainguard.report.html.kernels.launching import launch_blocks
 from trainguard.report.html.kernels.matrix import matrix_blocks
 from trainguard.report.html.kernels.missing import missing_lines, timeline_notes
@@ -28,7 +30,7 @@ from trainguard.report.html.kernels.operators import operator_blocks
 from trainguard.report.html.kernels.shares import share_blocks
 from trainguard.report.html.kernels.steps import step_blocks
 from trainguard.report.html.kernels.tables import TOP, kernel_table, kernels_document, top_rows
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.kernels.totals import kernel_totals
 from trainguard.report.html.kernels.verdict import key_figures, verdict_of
 from trainguard.report.html.names import shown_name
@@ -130,6 +132,7 @@ def _rendered(document: KernelProfiles, drawn: Drawn, cut: str) -> str:
         styles=kernels_style(),
         script=kernels_script(),
         document=document,
+        job=job_head(document.job_facts),
         gpus=_gpus(ranks),
         about=_about(document),
         window=nanos(max(rank.window_ns for rank in ranks)),
@@ -169,9 +172,9 @@ def _about(document: KernelProfiles) -> list[str]:
     across = document.across
     found = [", ".join(names)] if names else []
     found += [f"recorded {moment(iso_time(min(starts) / 1e9))} UTC"] if starts else []
-    found += [plural(steps, "step")] if steps else []
+    found += [counted(steps, "step")] if steps else []
     if across is not None and across.world_size:
-        found.append(f"{across.world_size - across.missing_count:,} of {plural(across.world_size, 'rank')}")
+        found.append(f"{across.world_size - across.missing_count:,} of {counted(across.world_size, 'rank')}")
     return found
 
 

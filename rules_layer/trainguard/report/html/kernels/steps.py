@@ -6,10 +6,11 @@ import numpy as np
 from markupsafe import Markup
 
 from trainguard.kernels.document import RankProfile, StepEntry
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Figure, Figures, Key, Note, Table, plot_column
 from trainguard.report.html.kernels.critical_path import path_blocks
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.numbers import share
 from trainguard.report.html.plots.bins import MOST_COLUMNS, Bins
 from trainguard.report.html.plots.charts import Line, histogram
@@ -54,7 +55,7 @@ def duration_histogram(values: Sequence[float], up: str) -> Markup:
     lines = [Line(p50, f"p50 {nanos(1e6 * p50)}")]
     if len(values) >= 10:
         lines += [Line(p95, f"p95 {nanos(1e6 * p95)}"), Line(p99, f"p99 {nanos(1e6 * p99)}")]
-    said = f"{plural(len(values), 'duration')}: p50 {nanos(1e6 * p50)}, p95 {nanos(1e6 * p95)}, p99 {nanos(1e6 * p99)}"
+    said = f"{counted(len(values), 'duration')}: p50 {nanos(1e6 * p50)}, p95 {nanos(1e6 * p95)}, p99 {nanos(1e6 * p99)}"
     return histogram(duration_bins(values), said=said, across="milliseconds", up=up, lines=lines)
 
 
@@ -98,5 +99,5 @@ def _row(
     said = ", ".join(f"{label} {share(part / max(step.gpu_duration_ns, 1))}" for label, part, _ in parts)
     name = f"step {step.number}" + (f", {rank_name(rank)}" if ranks > 1 else "")
     drawn = [(label, part / 1e6 / scale.high, tone) for label, part, tone in parts]
-    bar = parts_of_whole(drawn, said=f"{name}: {said}")
+    bar = parts_of_whole(drawn, said=f"{name}: {said}", whole=step.gpu_duration_ns / 1e6 / scale.high)
     return [name, nanos(step.gpu_duration_ns), nanos(step.duration_ns), bar]

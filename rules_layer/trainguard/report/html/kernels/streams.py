@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from trainguard.kernels.document import RankProfile, StreamEntry
+from trainguard.kernels.words import counted
 from trainguard.report.html.blocks import Block, Cell, Column, Folded, Table
 from trainguard.report.html.kernels.island import rank_name
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import count, number
 
@@ -26,9 +27,9 @@ def stream_blocks(ranks: Sequence[RankProfile]) -> list[Block]:
         "have not begun."
     )
     if left:
-        note += f" {plural(left, 'stream')} with less time left out."
+        note += f" {counted(left, 'stream')} with less time left out."
     rows = [_row(rank, stream, len(ranks)) for rank, stream in shown]
-    return [Folded(plural(len(found), "stream"), [Table("Streams", columns, rows, (), note)])]
+    return [Folded(counted(len(found), "stream"), [Table("Streams", columns, rows, (), note)])]
 
 
 def _row(rank: RankProfile, stream: StreamEntry, ranks: int) -> list[Cell]:

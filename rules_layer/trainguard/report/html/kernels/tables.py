@@ -65,12 +65,12 @@ def top_rows(table: KernelTable, *, by_time: bool) -> list[TopRow]:
     if len(table.kernels) > TOP:
         values.append((f"{len(table.kernels) - TOP:,} others", rest, "s8"))
     most = max((each for _, each, _ in values), default=0) or 1
-    return [
-        TopRow(
-            name, parts_of_whole([("", each / most, tone)], said=shown(each)), shown(each), share(each / (whole or 1))
-        )
-        for name, each, tone in values
-    ]
+    return [_top_row(name, shown(each), share(each / (whole or 1)), each / most, tone) for name, each, tone in values]
+
+
+def _top_row(name: str, value: str, part: str, width: float, tone: str) -> TopRow:
+    bar = parts_of_whole([("", width, tone)], said=f"{value}, {part} of all kernels")
+    return TopRow(name, bar, value, part)
 
 
 def kernels_document(table: KernelTable, drawn: Sequence[RankProfile], ranks: int, names: PageNames) -> list[Any]:

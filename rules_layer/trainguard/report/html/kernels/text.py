@@ -16,17 +16,6 @@ def size(value: float | None) -> str:
     return _scaled(value, _SIZES)
 
 
-def plural(count: int, one: str) -> str:
-    """Write how many there are: ``1 step``, ``2 steps``, ``2 copies``."""
-    many = f"{one[:-1]}ies" if one.endswith(("py", "ry")) else f"{one}s"
-    return f"{count:,} {one if count == 1 else many}"
-
-
-def are(count: int, one: str) -> str:
-    """Write how many there are with the verb: ``1 step is``, ``2 steps are``."""
-    return f"{plural(count, one)} {'is' if count == 1 else 'are'}"
-
-
 def _scaled(value: float | None, units: tuple[tuple[float, str], ...]) -> str:
     if value is None:
         return NOTHING

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.finding import Severity
+from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import KernelProfiles, RankProfile
 from trainguard.kernels.findings.finding import FAMILY
-from trainguard.kernels.findings.steps_and_trace import TRACE_QUALITY
+from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
+from trainguard.kernels.words import are, counted
 from trainguard.report.html.kernels.findings import ShownFinding
-from trainguard.report.html.kernels.text import nanos, plural
+from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.numbers import share
 from trainguard.report.html.overview import KeyFigure
 
@@ -32,11 +34,15 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Ve
     if not any(rank.busy_ns for rank in ranks):
         return Verdict("idle", "Not judged", "No work of a GPU is in the trace, so no rule on GPUs could be judged.")
     window, busy = sum(rank.window_ns for rank in ranks), sum(rank.busy_ns for rank in ranks)
-    where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {plural(len(ranks), 'rank')} are"
+    where = "The GPU is" if len(ranks) == 1 else f"The GPUs of {counted(len(ranks), 'rank')} are"
+    cut = sum(is_cut(rank.quality.counts) for rank in ranks)
     sentences = [f"{where} busy {share(busy / window)} of the time."]
+    if cut:
+        sentences.append(f"{are(cut, 'trace')} cut off, so this is judged in part.")
     judged = [each for each in findings if each.rule != TRACE_QUALITY.removeprefix(FAMILY)]
     if not judged:
-        return Verdict("ok", "Healthy", f"{sentences[0]} No rule fired.")
+        sentence = f"{' '.join(sentences)} No rule fired."
+        return Verdict("idle", "Judged in part", sentence) if cut else Verdict("ok", "Healthy", sentence)
     severest = max(each.rank for each in judged)
     if severest >= Severity.MEDIUM.rank:
         having = [each for each in judged if each.rank == severest]
@@ -51,7 +57,7 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Ve
 def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
     """Return the numbers to be seen first; of several ranks the median."""
     steps = [step.gpu_duration_ns for rank in ranks for step in rank.steps]
-    several = f"median of {plural(len(ranks), 'rank')}" if len(ranks) > 1 else ""
+    several = f"median of {counted(len(ranks), 'rank')}" if len(ranks) > 1 else ""
     shown = [
         ("GPU busy", [_part(rank, rank.busy_ns) for rank in ranks], "of the window"),
         ("Computes", [_part(rank, rank.compute_ns) for rank in ranks], "of the window"),
@@ -61,7 +67,7 @@ def key_figures(ranks: Sequence[RankProfile]) -> list[KeyFigure]:
             "without computation",
         ),
     ]
-    step = KeyFigure("Median step", nanos(float(np.median(steps))), plural(len(steps), "step")) if steps else None
+    step = KeyFigure("Median step", nanos(float(np.median(steps))), counted(len(steps), "step")) if steps else None
     made = [KeyFigure(title, share(float(np.median(parts))), several or note) for title, parts, note in shown]
     delays = [rank.launch_delay_ns.median for rank in ranks if rank.launch_delay_ns is not None]
     if delays:

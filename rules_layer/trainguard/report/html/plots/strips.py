@@ -122,12 +122,23 @@ def ridge(counts: Sequence[float], *, said: str, tone: str = "plain", mean: floa
     return _strip(parts, said)
 
 
-def parts_of_whole(shares: Sequence[tuple[str, float, str]], *, said: str) -> Markup:
-    """Draw one bar that is cut into parts: (name, share of 0 to 1, tone); a name stands in its part where it fits."""
+def parts_of_whole(shares: Sequence[tuple[str, float, str]], *, said: str, whole: float = 1.0) -> Markup:
+    """Draw one bar that is cut into parts; a name stands in its part where it fits, and with its share in the title.
+
+    Parameters
+    ----------
+    shares : sequence of (str, float, str)
+        Name, share of the width from 0 to 1, and tone. The title of a part without a name is ``said``.
+    said : str
+        What the bar says, for those who do not see it.
+    whole : float
+        The share of the width that all parts together are of: a title's percentage is that of the bar, not of its axis.
+    """
     parts, begin = [], 0.0
     for label, part, tone in shares:
         end = min(begin + 100.0 * max(part, 0.0), 100.0)
-        cell = [title(f"{label}: {number(100.0 * part)} %"), _bar(begin, end, 0, 28, f"part {tone}")]
+        name = f"{label}: {number(100.0 * part / whole if whole else 0.0)} %" if label else said
+        cell = [title(name), _bar(begin, end, 0, 28, f"part {tone}")]
         if end - begin >= 1.6 * len(label):
             cell.append(text(label, x=at((begin + end) / 2.0), y=18, text_anchor="middle", class_=f"part-label {tone}"))
         parts.append(element("g", *cell))

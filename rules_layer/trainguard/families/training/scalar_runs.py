@@ -1,0 +1,104 @@
+"""Two runs in the files of one job: the newest is judged, and files of the others are named.
+
+A file that goes on from another one, as after a restart from a checkpoint, takes that one's place from its own first
+step on. Which run a file is of is decided as it is read, once it has steps to compare; the decision is stored.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trainguard.errors import ObjectMissingError, TelemetryFormatError
+from trainguard.families.training.scalar_files import ListedFile, ScalarFiles
+from trainguard.families.training.scalar_stream import FileState
+from trainguard.tensors.scalars.names import ScalarNames
+
+if TYPE_CHECKING:
+    from trainguard.tensors.scalars.runs import RunValues
+
+TOGETHER_S = 60.0
+"""Files that were saved within a minute were copied or uploaded together: their names say which is newer."""
+
+_NUMBER = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRun:
+    """Files that are of an older run, from step ``until`` on, by their names; ``why`` says it in a sentence."""
+
+    names: frozenset[str]
+    until: int
+    why: str
+
+
+@dataclass(slots=True)
+class RunFinder:
+    """Compares the trainers' files of one job; what a version of a file records is held."""
+
+    files: ScalarFiles
+    names: ScalarNames
+    _compared: set[tuple[str, float]] = field(default_factory=set)
+    _values: "dict[tuple[str, float], RunValues]" = field(default_factory=dict)
+
+    def older(
+        self, file: ListedFile, listed: Mapping[str, ListedFile], known: Mapping[str, FileState]
+    ) -> Iterator[OtherRun]:
+        """Yield what a file shows to be of an older run: files before it, or the file itself. Each version once."""
+        version = (file.key.name, file.listed.last_modified)
+        if file.is_events or version in self._compared:
+            return
+        self._compared.add(version)
+        for name, state in known.items():
+            other = listed.get(name)
+            if name == file.key.name or other is None or other.is_events or state.broken or state.until == 0:
+                continue
+            older, newer = _in_age(file, other)
+            why = self._apart(newer, older, known[older.key.name].until)
+            if why is not None:
+                yield OtherRun(_of_run(older, newer, listed), *why)
+            if known[file.key.name].until == 0:
+                return
+
+    def _apart(self, newer: ListedFile, older: ListedFile, until: int | None) -> tuple[int, str] | None:
+        from trainguard.tensors.scalars.runs import recorded_apart, resumed_at
+
+        try:
+            name = recorded_apart(self._recorded(newer), self._recorded(older), until=until)
+        except (TelemetryFormatError, ObjectMissingError):
+            return None
+        if name is None:
+            return None
+        begins = resumed_at(self._recorded(newer))
+        used = f"is used until step {begins}" if begins else "is not used"
+        why = f"object {older.listed.key}: {newer.listed.key} records {name} over the same steps with other values"
+        return begins, f"{why}: the older run {used}"
+
+    def _recorded(self, file: ListedFile) -> "RunValues":
+        from trainguard.tensors.scalars.runs import values_of
+
+        version = (file.key.name, file.listed.last_modified)
+        if version not in self._values:
+            self._values[version] = values_of(self.files.whole(file).rows, self.names)
+        return self._values[version]
+
+
+def _in_age(one: ListedFile, other: ListedFile) -> tuple[ListedFile, ListedFile]:
+    """Return two files, the older one first."""
+    apart_s = one.listed.last_modified - other.listed.last_modified
+    later = apart_s > 0.0 if abs(apart_s) > TOGETHER_S else _spelled(one) > _spelled(other)
+    return (other, one) if later else (one, other)
+
+
+def _spelled(file: ListedFile) -> list[tuple[int, str]]:
+    """Order names by the numbers in them: version_9, version_10."""
+    parts = _NUMBER.split(file.key.name)
+    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
+
+
+def _of_run(older: ListedFile, newer: ListedFile, listed: Mapping[str, ListedFile]) -> frozenset[str]:
+    """Return the names of the files of an older run: all of its folder, unless the newer run writes there too."""
+    folder = older.key.mark, older.key.file.folder
+    if folder == (newer.key.mark, newer.key.file.folder):
+        return frozenset({older.key.name})
+    return frozenset(name for name, each in listed.items() if (each.key.mark, each.key.file.folder) == folder)

@@ -1,0 +1,22 @@
+"""Numbers of things, in words."""
+
+
+def counted(number: int, one: str) -> str:
+    """Return how many there are: ``1 step``, ``2 steps``, ``2 copies``."""
+    many = f"{one[:-1]}ies" if one.endswith(("py", "ry")) else f"{one}s"
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def are(number: int, one: str) -> str:
+    """Return how many there are with the verb: ``1 step is``, ``2 steps are``."""
+    return f"{counted(number, one)} {'is' if number == 1 else 'are'}"
+
+
+def have(number: int, one: str) -> str:
+    """Return how many have something: ``1 rank has``, ``2 ranks have``."""
+    return f"{counted(number, one)} {'has' if number == 1 else 'have'}"
+
+
+def times(number: int) -> str:
+    """Return how often: ``once``, ``2 times``."""
+    return "once" if number == 1 else f"{number:,} times"

@@ -1,0 +1,228 @@
+"""Files of scalars, evaluated on this machine: each row counts, and one run is told from another."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.families.training.test_scalars import events
+from tests.functional.local.test_training import reports_of
+from tests.support.small_job import START
+from tests.support.steps import RULES
+from trainguard.api.analyze import analyze
+from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
+from trainguard.errors import NoProfileError
+from trainguard.local.places import open_job
+from trainguard.rules.parameters import parameters_of
+from trainguard.rules.training.step_rule import RunView
+from trainguard.tensors.scalars.names import ScalarNames
+from trainguard.tensors.scalars.rows import ScalarHistory, ScalarRow
+from trainguard.tensors.scalars.step import ScalarStep
+from trainguard.tensors.step_view import Mode
+
+Losses = Mapping[int, float]
+BROKEN: Losses = {step: 2.0 / (1 + step / 200) if step < 510 else math.nan for step in range(10, 1_010, 10)}
+FALLING: Losses = {step: 2.0 * math.exp(-step / 100) + 0.3 for step in range(0, 300, 10)}
+DYING: Losses = {**FALLING, 290: math.nan}
+
+
+def table(losses: Losses, column: str = "step", loss: str = "train_loss") -> str:
+    return f"{column},{loss}\n" + "".join(f"{step},{value}\n" for step, value in losses.items())
+
+
+def trainer_state(losses: Losses) -> str:
+    return json.dumps({"log_history": [{"step": step, "loss": value} for step, value in losses.items()]})
+
+
+def place(folder: Path, files: Mapping[str, str | bytes], *, apart_s: float = 1.0) -> str:
+    """Write files in their order, each so much newer than the one before; return the job's folder."""
+    for number, (name, body) in enumerate(files.items()):
+        file = folder / "job" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(body if isinstance(body, bytes) else body.encode())
+        os.utime(file, (START + 50_000.0 + number * apart_s,) * 2)
+    return str(folder / "job")
+
+
+def replayed(rule: str, losses: Losses, name: str) -> list[int]:
+    """Return the steps at which a rule fires that is shown one row after another."""
+    found, names, history = RULES[rule], ScalarNames(), ScalarHistory()
+    state, parameters, steps = found.state_type(), parameters_of(found.name, found.parameters_type, {}), list[int]()
+
+    def note() -> None:
+        latest = state.latest
+        if latest is not None and latest.fires and latest.step not in steps:
+            steps.append(latest.step)
+
+    for step, value in losses.items():
+        row = ScalarRow(step, Mode.TRAIN, START + step, {name: value})
+        found.observe(state, ScalarStep(row, names, history), parameters)
+        history.add(row)
+        note()
+    found.judge(state, RunView(len(losses), closed=True), parameters)
+    note()
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("file", "body", "name"),
+    [
+        ("trainer_state.json", trainer_state(BROKEN), "loss"),
+        ("metrics.csv", table(BROKEN), "train_loss"),
+        ("events.out.tfevents.1.h", events(dict(BROKEN), "train/loss"), "train/loss"),
+    ],
+)
+def test_given_many_rows_when_analyzed_then_all_firing_steps_are_those_of_a_plain_replay(
+    tmp_path: Path, file: str, body: str | bytes, name: str
+) -> None:
+    reports = reports_of(place(tmp_path, {file: body}), {})
+    fired = {rule: report["steps"] for rule, report in reports.items() if report["steps"]}
+    assert fired["ExplodingTensor"] == list(range(510, 1_010, 10))
+    assert {"LossNotDecreasing", "TrainingDiverged", "Overtraining"} & fired.keys()
+    for rule, steps in fired.items():
+        assert steps == replayed(rule, BROKEN, name), rule
+        assert steps[0] == reports[rule]["first_step"]
+
+
+V0, V1, V10 = (f"lightning_logs/version_{number}/metrics.csv" for number in (0, 1, 10))
+A, B = "a/trainer_state.json", "b/trainer_state.json"
+SHIFTED: Losses = {step + 5: value for step, value in FALLING.items()}
+SLOWER: Losses = {step: value + 0.2 for step, value in FALLING.items()}
+RESUMED: Losses = dict.fromkeys(range(250, 400, 10), 0.3)
+
+
+@pytest.mark.parametrize(
+    ("files", "fires", "note", "checked"),
+    [
+        ({V0: table(DYING), V1: table(SLOWER)}, False, "version_0", 30),
+        ({V0: table(DYING), V1: table(SHIFTED)}, False, "version_0", 30),
+        ({V0: table(SLOWER), V1: table(DYING)}, True, "version_0", 30),
+        ({V10: table(DYING), V1: table(SLOWER)}, True, "version_1/", 30),
+        ({V0: table(DYING), V1: table(RESUMED)}, False, "from step 250 on", 40),
+        ({V0: table(DYING), V1: table({**RESUMED, 300: math.nan})}, True, "from step 250 on", 40),
+        ({V0: table(DYING), V1: table(dict.fromkeys(range(300, 400, 10), 0.3))}, True, None, 40),
+        ({V0: table(DYING), "backup/metrics.csv": table(DYING)}, True, None, 30),
+        ({V0: table(DYING), "lightning_logs/version_0/val.log.csv": table(SLOWER, loss="val_loss")}, True, None, 60),
+        (
+            {"a/trainer_state.json": trainer_state(DYING), "b/trainer_state.json": trainer_state(SLOWER)},
+            False,
+            "a/",
+            30,
+        ),
+    ],
+    ids=[
+        "again",
+        "interleaved",
+        "newest broken",
+        "tenth",
+        "resumed",
+        "resumed broken",
+        "goes on",
+        "copy",
+        "parts",
+        "hf",
+    ],
+)
+def test_given_two_files_of_one_loss_when_they_are_of_two_runs_then_the_newest_is_judged_and_the_other_is_named(
+    tmp_path: Path, files: Mapping[str, str], fires: bool, note: str | None, checked: int
+) -> None:
+    report = analyze(place(tmp_path, files), time_lines=True)
+    rule = next(each for each in report.document.rules if each.rule == "training/ExplodingTensor")
+    assert (rule.times_fired > 0, rule.data_points) == (fires, checked)
+    counters = report.document.coverage[0].counters
+    assert counters.get("files_of_other_runs", 0) == int(note is not None)
+    said = [sentence for sentence in report.notes if "older run" in sentence]
+    assert set(said) <= set(report.document.job.data_missing)
+    assert (note is None and not said) or (note is not None and note in said[0])
+    assert report.document.training is not None
+    seen = sum(series.seen for series in report.document.training.series)
+    assert seen == checked
+
+
+def test_given_checkpoints_that_were_copied_within_a_second_when_analyzed_then_the_longest_log_counts(
+    tmp_path: Path,
+) -> None:
+    whole, half = trainer_state(BROKEN), trainer_state({step: BROKEN[step] for step in range(10, 510, 10)})
+    files = {"checkpoint-1000/trainer_state.json": whole, "checkpoint-500/trainer_state.json": half}
+    report = reports_of(place(tmp_path, files, apart_s=0.1), {})["ExplodingTensor"]
+    assert report["first_step"] == 510
+
+
+def test_given_names_that_are_no_losses_when_analyzed_then_the_reason_names_them_and_the_setting(
+    tmp_path: Path,
+) -> None:
+    job = place(tmp_path, {"metrics.csv": table(FALLING, loss="objective")})
+    reports = reports_of(job, {})
+    said = reports["TrainingDiverged"]["reason"]
+    assert "hold objective; none of these names is taken for a loss" in said
+    assert "ScalarNames_losses=objective" in said
+    for rule in ("Overfit", "NotLearning", "StalledTrainingRule"):
+        assert "CollectionConfig" not in reports[rule]["reason"], rule
+    assert "and no tensors" in reports["VanishingGradient"]["reason"]
+    reports = reports_of(job, {"losses": "objective"}, "ScalarNames")
+    assert "taken for losses: objective. It checks losses of training and of evaluation" in reports["Overfit"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("body", "is_read"),
+    [
+        (table(DYING).replace(",", ";"), True),
+        (table(DYING, column="epoch", loss="accuracy"), True),
+        ("id,loss\n1,nan\n", False),
+        ("step,price\n1,nan\n", False),
+        ("", False),
+    ],
+)
+def test_given_a_log_under_its_own_name_when_analyzed_then_its_header_says_whether_it_is_of_training(
+    tmp_path: Path, body: str, is_read: bool
+) -> None:
+    job = place(tmp_path, {"my_run.csv": body})
+    if is_read:
+        assert reports_of(job, {})["ExplodingTensor"]["status"] == "IssuesFound"
+        return
+    with pytest.raises(NoProfileError, match=r"trainer_state\.json, or a CSV log with a column step or epoch"):
+        open_job(job)
+
+
+GAP: Losses = dict.fromkeys((*range(20), *range(4000, 4020)), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("files", "status", "said"),
+    [
+        ({"metrics.csv": table(GAP)}, "NotApplicable", "The file has no times: its 40 steps all have that"),
+        ({"trainer_state.json": trainer_state(GAP)}, "NotApplicable", "The file has no times"),
+        ({"a.tfevents": events(dict(GAP), "train_loss")}, "IssuesFound", "Step 19: no step was saved for"),
+        ({"a.tfevents": events(dict(GAP), "x"), "metrics.csv": table({**GAP, 10: 1.0})}, "IssuesFound", "Step 19: no"),
+    ],
+    ids=["csv", "hugging face", "events", "both"],
+)
+def test_given_a_long_gap_when_the_files_have_times_then_it_is_a_stall_else_nothing_is_known(
+    tmp_path: Path, files: Mapping[str, str | bytes], status: str, said: str
+) -> None:
+    report = reports_of(place(tmp_path, files, apart_s=50_000.0), {})["StalledTrainingRule"]
+    assert report["status"] == status
+    assert said in report["reason"]
+
+
+def test_given_a_wrong_setting_of_one_rule_when_analyzed_then_that_rule_is_in_error_and_others_are_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = place(tmp_path, {V0: table(SLOWER), V1: table(DYING)})
+
+    def run(parameters: dict[str, Any]) -> int:
+        (tmp_path / "p.json").write_text(json.dumps(parameters))
+        return analyze_command(AnalyzeRequest(source=job, out=tmp_path / "out", params=tmp_path / "p.json"))
+
+    assert run({"AllZero_start_step": 0, "Plateau_start_step": "soon", "ExplodingTensor": {"only_nan": True}}) == 0
+    reports = {file.stem: json.loads(file.read_text()) for file in (tmp_path / "out/debugger-reports").iterdir()}
+    assert {rule for rule, report in reports.items() if report["status"] == "Error"} >= {"AllZero", "Plateau"}
+    assert "Plateau_start_step is 'soon'" in reports["Plateau"]["reason"]
+    assert reports["ExplodingTensor"]["status"] == "IssuesFound"
+    shown = capsys.readouterr()
+    assert "lightning_logs/version_0/metrics.csv is of an older run" in shown.err
+    assert run({"NoSuchRule": {"threshold": 1}}) == 2
