@@ -103,7 +103,7 @@ class Soak:
         self._now = float(start + MINUTE_S + UPLOADED_AFTER_S)
         key = system_key(self._root, NODE, start)
         body = minute_of_node(minute=start, seed=self._minute, node=NODE, **SMALL_NODE)
-        self._deployment.put([RecordedObject(self._now, key, body)])
+        self._deployment.put([RecordedObject(key, body, self._now)])
         old = system_key(self._root, NODE, start - KEPT_MINUTES * MINUTE_S)
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].delete_object(BUCKET, old)
         self._call("evaluate_objects", ringing([object_message(key, at=self._now)]))
