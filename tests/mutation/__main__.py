@@ -95,9 +95,9 @@ def files() -> list[Path]:
     return [file for file in found if count_of(file)]
 
 
-def drawn(seed: int) -> Iterator[Mutant]:
-    """Yield all mutants once, in an order that the seed gives."""
-    places = [(file, number) for file in files() for number in range(count_of(file))]
+def drawn(seed: int, chosen: Sequence[Path]) -> Iterator[Mutant]:
+    """Yield all mutants of some modules once, in an order that the seed gives."""
+    places = [(file, number) for file in chosen for number in range(count_of(file))]
     random.Random(seed).shuffle(places)  # noqa: S311 - a sample
     yield from (mutant_of(file, number) for file, number in places)
 
@@ -107,23 +107,24 @@ def _map(tests: list[str]) -> int:
     return int(pytest.main([*options, *tests], plugins=[Cover(files())]))
 
 
-def _measure(seconds: float, seed: int, least: float) -> int:
+def _measure(seconds: float, seed: int, least: float, rooms: Sequence[str]) -> int:
     for name in SHARED:
         import_module(name)
     known = Reached.read()
+    chosen = [file for file in files() if not rooms or file.relative_to(PACKAGE).parts[0] in rooms]
     reach, score = Reach(known, files()), Score(explained())
 
     def patience(tests: Sequence[str]) -> float:
         return PATIENCE_S + SLOWER * sum(known.seconds[test] for test in tests)
 
     passing, end = Passing(patience), time.monotonic() + seconds
-    for mutant in drawn(seed):
+    for mutant in drawn(seed, chosen):
         if time.monotonic() > end:
             break
         tests = passing.of(reach.tests_of(mutant, MOST_TESTS_S))
         outcome = run(tests, seconds=patience(tests), mutant=mutant) if tests else None
         _say(score.take(mutant, outcome))
-    _say(f"seed {seed}, {sum(map(count_of, files())):,} mutants in all. {score}")
+    _say(f"seed {seed}, {sum(map(count_of, chosen)):,} mutants in all. {score}")
     return int(score.percent < least)
 
 
@@ -138,10 +139,11 @@ def _main() -> int:
     parser.add_argument("--seconds", type=float, default=3_600.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", type=float, default=LEAST_PERCENT)
+    parser.add_argument("--room", action="append", default=[], help="rules, engine ...; all of them by default")
     parser.add_argument("--map", action="store_true")
     parser.add_argument("tests", nargs="*", default=list(TESTS))
     given = parser.parse_args()
-    return _map(given.tests) if given.map else _measure(given.seconds, given.seed, given.least)
+    return _map(given.tests) if given.map else _measure(given.seconds, given.seed, given.least, given.room)
 
 
 if __name__ == "__main__":

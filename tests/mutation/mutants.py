@@ -73,6 +73,7 @@ class _Place:
     within: tuple[ast.AST, ...]
 
 
+@cache
 def count_of(file: Path) -> int:
     """Return how many mutants a module has: no docstring, annotation, decorator, text or error is changed."""
     return len(_places(_parsed(file)))

@@ -41,7 +41,7 @@ def result(source=None, name=test):
     except NoResultError:
         return "NONE"
 
-print(result(), result(name=test + "::test_gone"), result("HOUR_S = 3600.0"), result("HOUR_S = 1.0"), result("1 / 0"),
+print(result(), result(name=test + "::test_gone"), result("HOUR_S = 1.0"), result("1 / 0"),
       result("while True: pass"))
 """
 TEST = "from trainguard.actions import ceiling\n\ndef test_hour(): assert ceiling.HOUR_S == 3600.0\n"
@@ -91,7 +91,7 @@ def test_given_runs_of_tests_when_they_end_then_only_a_failure_a_broken_import_o
     done = subprocess.run(
         [sys.executable, "-c", RUNS, str(tmp_path / "test_hour.py")], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["PASSED", "NONE", "PASSED", "FAILED", "BROKEN", "TIMED_OUT"]
+    assert done.stdout.split() == ["PASSED", "NONE", "FAILED", "BROKEN", "TIMED_OUT"]
 
 
 def test_given_survivors_when_scored_then_those_with_a_reason_are_left_out(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_given_survivors_when_scored_then_those_with_a_reason_are_left_out(tmp_p
 
 
 def test_given_the_code_when_mutants_are_drawn_then_none_comes_twice_and_each_room_has_some() -> None:
-    some = drawn(3)
-    places = [(each.file, each.source) for each in (next(some) for _ in range(200))]
-    assert len(set(places)) == 200
+    file = Path("rules_layer/trainguard/actions/ceiling.py")
+    found = [mutant.source for mutant in drawn(3, [file])]
+    assert len(set(found)) == len(found) == count_of(file)
     assert {"engine", "families", "rules", "actions", "state", "adapters"} <= {each.parts[2] for each in files()}
 
 
