@@ -216,7 +216,6 @@ def main(nodes: int, minutes: int) -> None:
     print(f"CPU seconds an object: {sum(map(sum, kinds.values())) / objects:.4f}")
     print(f"memory, at most: {found.rss_mib[-1]:.0f} MiB; after a quarter: {found.rss_mib[quarter]:.0f} MiB")
     states = [total / nodes for total in found.item_bytes]
-    print(f"memory, at most: {found.rss_mib[-1]:.0f} MiB; after a quarter: {found.rss_mib[quarter]:.0f} MiB")
     print(f"state of a node: {states[-1]:,.0f} bytes; after a quarter: {states[quarter]:,.0f}")
     print(f"items: {found.items[-1]:,}; after a quarter: {found.items[quarter]:,}")
     print(f"log lines an object: {found.lines[-1] / objects:.2f}")

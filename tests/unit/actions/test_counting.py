@@ -28,7 +28,12 @@ def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertR
     [
         (AlertKind.FIRE, StopDecision(True, "stop", "opted in"), StopResult(True), {"stops_made": 1}),
         (AlertKind.FIRE, StopDecision(True, "stop", "opted in"), StopResult(False, "no"), {"stops_failed": 1}),
-        (AlertKind.WARNING, StopDecision(False, "grace", "begun", "soon"), StopResult(), {"stops_announced": 1}),
+        (
+            AlertKind.WARNING,
+            StopDecision(False, "grace", "begun", "2026-07-14T10:00:00Z"),
+            StopResult(),
+            {"stops_announced": 1},
+        ),
         (AlertKind.FIRE, StopDecision(False, "dry-run", "asked"), StopResult(), {"stops_in_dry_run": 1}),
         (AlertKind.FIRE, StopDecision(False, "refused", "ceiling", opted_in=True), StopResult(), {"stops_refused": 1}),
         (AlertKind.FIRE, StopDecision(False, "refused", "no tag"), StopResult(), {}),

@@ -5,7 +5,7 @@ from typing import Any
 
 from trainguard.errors import ProfileSourceError
 from trainguard.sources.json_api import JsonApi
-from trainguard.sources.mlflow.logged import MOST_VALUES, Logged, RunInfo, logged, run_of
+from trainguard.sources.mlflow.logged import MOST_VALUES, Logged, RunInfo, logged, run_of, whole
 from trainguard.sources.run import SourceRun
 
 _PAGE = 25_000
@@ -42,8 +42,8 @@ def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
         identity=identity,
         name=str(info.get("run_name") or ""),
         status=str(info.get("status")),
-        started_ms=_whole(info.get("start_time")),
-        ended_ms=_whole(info.get("end_time")),
+        started_ms=whole(info.get("start_time")),
+        ended_ms=whole(info.get("end_time")),
         link=link,
         user=_user(info, said.get("data")),
     )
@@ -81,7 +81,7 @@ def _values(api: JsonApi, server: str, identity: str, keys: list[str]) -> Iterat
 def _value(entry: Any) -> Logged | None:
     if not isinstance(entry, dict):
         return None
-    at_ms, step = _whole(entry.get("timestamp")), _whole(entry.get("step", 0))
+    at_ms, step = whole(entry.get("timestamp")), whole(entry.get("step", 0))
     return logged(entry.get("key"), entry.get("value", 0.0), at_ms, step)
 
 
@@ -90,10 +90,3 @@ def _mapping(answer: Any, name: str, server: str, otherwise: Mapping[str, Any] |
     if not isinstance(found, dict):
         raise ProfileSourceError(server, f"an answer has no {name}, expected one of MLflow")
     return found
-
-
-def _whole(value: Any) -> int | None:
-    """Return a whole number; some versions write it as a text."""
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
