@@ -53,6 +53,6 @@ def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_ho
 
 def test_given_a_warning_that_is_not_sent_when_counted_then_no_stop_was_announced() -> None:
     journal = MemoryJournal()
-    warning = request(AlertKind.WARNING, StopDecision(False, "grace", "begun", "soon"), StopResult())
+    warning = request(AlertKind.WARNING, StopDecision(False, "grace", "begun", "2026-07-14"), StopResult())
     count_stop(warning, journal, sent=False)
     assert journal.totals == {}
