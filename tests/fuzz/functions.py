@@ -29,7 +29,15 @@ REFUSALS = (TrainGuardError, msgspec.ValidationError, UnicodeError)
 """A named error; msgspec refuses an event of our own state machines that has another shape, and the call fails."""
 
 _RUN = "3f1c2a7e-0d6b-4c88-9a41-6c1b7d2e5f90"
-_CAPTURE = {"job": JOB, "bucket": BUCKET, "prefix": PREFIX, "capture": "rank0", "run": _RUN}
+_CAPTURE = {
+    "job": JOB,
+    "bucket": BUCKET,
+    "prefix": PREFIX,
+    "capture": "20260714T093000Z-0123abcd",
+    "run": _RUN,
+    "generation": 0,
+}
+_CAPTURE |= {"folder": f"{PREFIX}{JOB}/kernel-traces/rank0/"}
 _TRACE = {"job": JOB, "bucket": BUCKET, "prefix": PREFIX, "key": "k", "name": "n", "etag": "e", "rows": 10}
 _RUN_FILE = event("s3_object_created_system")
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -39,10 +47,13 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "job_lifecycle": ("training_job_in_progress", "training_job_completed", "training_job_failed"),
     "decide_stop": ("decide_stop", "decide_stop_final"),
     "compose_alert": ("compose_alert", "compose_alert_cleared", "compose_alert_stop_refused", "compose_alert_warning"),
-    "build_report": ("build_report_drop", "build_report_fire", "build_report_full", "build_report_state"),
+    "build_report": ("build_report_full", "build_report_fire", "build_report_state", "build_report_drop"),
     "plan_report": ("plan_report",),
     "digest_profile": ("digest_profile",),
 }
+_BEFORE = {"build_report": "plan_report", "join_capture": "plan_capture"}
+"""What a function's state machine has called before it, which leaves a list in the bucket."""
+
 _DOCUMENTS: dict[str, tuple[dict[str, Any], ...]] = {
     "poll_source": ({"job": JOB, "at": 1_800_000_000.0}, _RUN_FILE),
     "canary": ({"step": "plant", "time": "2026-11-21T08:01:00Z"}, {"step": "look", "time": "2026-11-21T08:31:00Z"}),
@@ -77,6 +88,8 @@ class _Deployed:
             deployment.put(first)
             messages = [object_message(each.key, at=each.appears_at) for each in first]
             deployment.function("evaluate_objects")(ringing(messages))
+            if (before := _BEFORE.get(self._name)) is not None:
+                deployment.function(before)(_given(before)[0])
             self._function = deployment.function(self._name)
             yield
         self._function = None
@@ -102,12 +115,16 @@ def _request(given: Any) -> dict[str, Any]:
     return request | {"requestContext": {"http": http, "stage": "$default", "requestId": "r", "accountId": "1"}}
 
 
+def _given(name: str) -> list[Any]:
+    """Return events that a function takes."""
+    return [*(event(each) for each in _NAMES.get(name, ())), *_DOCUMENTS.get(name, ())]
+
+
 def _target(name: str) -> Target:
     function = _Deployed(name)
-    given = [event(each) for each in _NAMES.get(name, ())]
     return Target(
         f"function {name}",
-        documents(*given, *_DOCUMENTS.get(name, ())),
+        documents(*_given(name)),
         of_document(function.read),
         REFUSALS,
         function.around,
