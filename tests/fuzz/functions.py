@@ -29,16 +29,15 @@ REFUSALS = (TrainGuardError, msgspec.ValidationError, UnicodeError)
 """A named error; msgspec refuses an event of our own state machines that has another shape, and the call fails."""
 
 _RUN = "3f1c2a7e-0d6b-4c88-9a41-6c1b7d2e5f90"
+_PLACE = {"job": JOB, "bucket": BUCKET, "prefix": PREFIX}
 _CAPTURE = {
-    "job": JOB,
-    "bucket": BUCKET,
-    "prefix": PREFIX,
+    **_PLACE,
     "capture": "20260714T093000Z-0123abcd",
     "run": _RUN,
     "generation": 0,
+    "folder": f"{PREFIX}{JOB}/k/",
 }
-_CAPTURE |= {"folder": f"{PREFIX}{JOB}/kernel-traces/rank0/"}
-_TRACE = {"job": JOB, "bucket": BUCKET, "prefix": PREFIX, "key": "k", "name": "n", "etag": "e", "rows": 10}
+_TRACE = {**_PLACE, "key": "k", "name": "n", "etag": "e", "rows": 10}
 _RUN_FILE = event("s3_object_created_system")
 _NAMES: dict[str, tuple[str, ...]] = {
     "evaluate_objects": ("sqs_objects", "sqs_task_flush", "sqs_task_close", "sqs_training_job_end", "sqs_rule_output"),
