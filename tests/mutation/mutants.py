@@ -99,7 +99,11 @@ def _parsed(file: Path) -> ast.Module:
 
 
 def _places(tree: ast.Module) -> list[_Place]:
-    return [_Place(node, which, *around) for node, *around in _walked(tree) for which in range(len(_changes(node)))]
+    return [
+        _Place(node, which, statement, within)
+        for node, statement, within in _walked(tree)
+        for which in range(len(_changes(node)))
+    ]
 
 
 def _walked(tree: ast.Module) -> Iterator[tuple[Any, ast.stmt, tuple[ast.AST, ...]]]:
