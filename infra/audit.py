@@ -22,6 +22,7 @@ LOCKS = (
     AUDIT_LOCK,
     PROJECT_ROOT / "emulator" / "lambda-runtime.lock",
     PROJECT_ROOT / "emulator" / "requirements.lock",
+    PROJECT_ROOT / "tests" / "tools" / "requirements.lock",
     PROJECT_ROOT / "tests" / "torch" / "requirements.lock",
 )
 """What is installed beside uv.lock, each in an environment of its own."""

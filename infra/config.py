@@ -8,6 +8,9 @@ from infra.context import boolean, integer, listed, matching, nearest, one_of
 
 STOP_SWITCH_VALUES = ("enabled", "dry-run", "disabled")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365)
+RUN_FILES = "wandb"
+"""Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself."""
+
 MOST_WRITER_ACCOUNTS = 40
 """As many as the policy of a bucket holds in its 20 KiB."""
 
@@ -183,6 +186,14 @@ class DeploymentConfig:
     def traced(self) -> bool:
         """Whether each invocation and execution sends a trace to X-Ray."""
         return self.tracing == "active"
+
+    @property
+    def bucket_notifies_queue(self) -> bool:
+        """Whether S3 sends the messages of new objects itself: a bucket of the stack's own, whose events nobody needs.
+
+        Those of run files of Weights & Biases wake a function, through EventBridge; a bucket has both or one of them.
+        """
+        return self.profile_bucket is None and RUN_FILES not in self.live_sources
 
     @property
     def stoppable(self) -> tuple[str, ...]:

@@ -58,9 +58,7 @@ class TrainGuardStack(Stack):
         if storage.bucket:
             let_accounts_write(storage.bucket, config)
         settings = Settings(self, "Settings", config=config)
-        ingest = Ingest(
-            self, "Ingest", config=config, bucket_name=storage.bucket_name, visibility_s=MESSAGE_VISIBILITY_S
-        )
+        ingest = Ingest(self, "Ingest", config=config, storage=storage, visibility_s=MESSAGE_VISIBILITY_S)
         undelivered = ingest.event_dead_letters
         reports = Reports(self, "Reports", platform=platform, storage=storage)
         actions = Actions(

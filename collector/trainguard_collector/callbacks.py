@@ -6,7 +6,7 @@ any other loop, JAX's for example, there are `Recorder.step`, `Recorder.phase` a
 
 import sys
 from importlib import import_module
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from trainguard_collector.recorder.recorder import Recorder
 
@@ -14,8 +14,8 @@ from trainguard_collector.recorder.recorder import Recorder
 def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any:
     """Return a callback for ``Trainer(callbacks=[…])`` of transformers.
 
-    A step is the Trainer's: one update of the parameters, with all the batches that it accumulates. Evaluations are
-    phases, waits for data are recorded, and with ``watch`` what the Trainer logs is saved.
+    A step is the Trainer's: one update of the parameters, with all the batches that it accumulates. Evaluations and
+    checkpoints are phases, waits for data are recorded, and with ``watch`` what the Trainer logs is saved.
 
     Parameters
     ----------
@@ -37,6 +37,7 @@ def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> 
             if recorder.is_on and state.global_step:
                 recorder.resume(state.global_step)
             _watch(recorder, given.get("model"), watch, options)
+            recorder.time_checkpoints(import_module("transformers").Trainer, "_save_checkpoint")
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
             recorder.end_phase("evaluation")
@@ -63,6 +64,7 @@ def hugging_face(recorder: Recorder, *, watch: bool = False, **options: Any) -> 
         def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
             recorder.end_step()
             recorder.end_phase("evaluation")
+            recorder.forget_timed()
 
     return TrainGuardCallback()
 
@@ -85,6 +87,8 @@ def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any
             if trainer.global_step:
                 recorder.resume(trainer.global_step)
             _watch(recorder, module, watch, options)
+            recorder.time_forward(module, "training_step")
+            recorder.time_checkpoints(trainer, "save_checkpoint")
 
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
             recorder.begin_step()
@@ -114,6 +118,9 @@ def lightning(recorder: Recorder, *, watch: bool = False, **options: Any) -> Any
         def on_train_end(self, trainer: Any, module: Any) -> None:
             recorder.end_step()
 
+        def teardown(self, trainer: Any, module: Any, stage: str) -> None:
+            recorder.forget_timed()
+
     return TrainGuardCallback()
 
 
@@ -128,19 +135,29 @@ def keras(recorder: Recorder) -> Any:
     base = import_module("keras").callbacks.Callback
 
     class TrainGuardCallback(base):  # type: ignore[misc, valid-type]
-        """Records batches as steps; an epoch's validation as evaluation."""
+        """Records batches as steps, an epoch's validation as evaluation, and what is logged."""
 
-        def on_train_batch_begin(self, batch: int, logs: Optional[Any] = None) -> None:
-            recorder.begin_step("TRAIN")
+        def on_train_begin(self, logs: Optional[Any] = None) -> None:
+            recorder.time_checkpoints(self.model, "save", "save_weights")
+
+        def on_train_end(self, logs: Optional[Any] = None) -> None:
+            recorder.forget_timed()
+
+        on_train_batch_begin = _begins(recorder, "TRAIN")
+        on_test_batch_begin = _begins(recorder, "EVAL")
+        on_predict_batch_begin = _begins(recorder, "PREDICT")
 
         def on_train_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
+            _log(recorder, logs)
             recorder.end_step()
+
+        def on_epoch_end(self, epoch: int, logs: Optional[Any] = None) -> None:
+            _log(recorder, {name: value for name, value in (logs or {}).items() if name.startswith("val_")})
+            rate = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
+            _log(recorder, {"learning_rate": rate})
 
         def on_test_begin(self, logs: Optional[Any] = None) -> None:
             recorder.begin_phase("evaluation")
-
-        def on_test_batch_begin(self, batch: int, logs: Optional[Any] = None) -> None:
-            recorder.begin_step("EVAL")
 
         def on_test_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
             recorder.end_step()
@@ -148,13 +165,19 @@ def keras(recorder: Recorder) -> Any:
         def on_test_end(self, logs: Optional[Any] = None) -> None:
             recorder.end_phase("evaluation")
 
-        def on_predict_batch_begin(self, batch: int, logs: Optional[Any] = None) -> None:
-            recorder.begin_step("PREDICT")
-
         def on_predict_batch_end(self, batch: int, logs: Optional[Any] = None) -> None:
             recorder.end_step()
 
     return TrainGuardCallback()
+
+
+def _begins(recorder: Recorder, mode: str) -> Callable[..., None]:
+    """Return a method that begins a step of a mode."""
+
+    def begin(*_: Any, **__: Any) -> None:
+        recorder.begin_step(mode)
+
+    return begin
 
 
 def _watch(recorder: Recorder, model: Any, watch: bool, options: "dict[str, Any]") -> None:
@@ -170,8 +193,15 @@ def _watch(recorder: Recorder, model: Any, watch: bool, options: "dict[str, Any]
 def _log(recorder: Recorder, logs: Any) -> None:
     """Save what a trainer logs: names with "loss" as losses, other numbers as metrics."""
     for name, value in (logs or {}).items():
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if _is_number(value):
             if "loss" in str(name):
                 recorder.loss(value, str(name))
             else:
                 recorder.metric(str(name), value)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is one number: of Python, or an array with one entry."""
+    if isinstance(value, (int, float)):
+        return not isinstance(value, bool)
+    return hasattr(value, "__float__") and getattr(value, "size", None) == 1

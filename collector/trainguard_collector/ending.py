@@ -2,8 +2,11 @@
 
 import json
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Optional
 
+from trainguard_collector.attempts import of_this_attempt
 from trainguard_collector.layout import end_key, job_file_key, status_folder, status_key, stream_end_key
 from trainguard_collector.lines import FORMAT_VERSION
 from trainguard_collector.places import Place
@@ -53,6 +56,14 @@ def current_job_file(place: Place, settings: Settings) -> Optional[bytes]:
         return None
 
 
+def _has_ended(existing: Optional[bytes]) -> bool:
+    try:
+        found = json.loads(existing or b"{}")
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("status") in _RANK
+
+
 def _kept(job: str, existing: Optional[bytes]) -> dict[str, Any]:
     """Return the fields of a job's file that the collector says nothing of: somebody else has written them."""
     try:
@@ -70,6 +81,7 @@ def status_object(settings: Settings, started_at: float, at: float, **more: Any)
         "format_version": FORMAT_VERSION,
         "job": settings.identity.job,
         "node": settings.identity.node,
+        "attempt": settings.identity.attempt,
         "interval_ms": settings.interval_ms,
         "started_at": round(started_at, 3),
         "updated_at": round(at, 3),
@@ -80,7 +92,7 @@ def status_object(settings: Settings, started_at: float, at: float, **more: Any)
 def end_job(
     place: Place, settings: Settings, started_at: float, outcome: str, streams: "frozenset[str]" = frozenset()
 ) -> bool:
-    """Write the end of the job unless another node still writes; whether it was written.
+    """Write the end of the job unless another node still writes, or a later attempt runs; whether it was written.
 
     ``streams`` names what this node wrote beside system metrics: each stream that some node wrote gets its end marker.
 
@@ -95,6 +107,11 @@ def end_job(
         if identity.index not in (0, None):
             return False
         others = []
+    own = {"started_at": started_at, "attempt": identity.attempt, "nodes": identity.nodes}
+    counted = of_this_attempt(own, others, now)
+    if counted is None:
+        return False
+    others = counted
     if any("outcome" not in other and now - float(other.get("updated_at", 0.0)) < SILENT_S for other in others):
         return False
     outcomes = [outcome, *(other.get("outcome", "Failed") for other in others)]
@@ -115,13 +132,26 @@ def _texts(found: Any) -> "set[str]":
     return {each for each in found if each in _STREAMS} if isinstance(found, list) else set()
 
 
-def _others(place: Place, settings: Settings) -> list[dict[str, Any]]:
+def begin_job(place: Place, settings: Settings, started_at: float) -> bytes:
+    """Return the job's file for its start; end markers that an earlier attempt has left are deleted.
+
+    Without permission to delete they stay: TrainGuard goes by the status that the file gives.
+    """
+    existing = current_job_file(place, settings)
+    job = settings.identity.job
+    if _has_ended(existing):
+        for key in (end_key(job), *(stream_end_key(job, stream) for stream in _STREAMS)):
+            with suppress(Exception):
+                place.delete(key)
+    return job_file(settings, started_at, "InProgress", existing=existing)
+
+
+def _others(place: Place, settings: Settings) -> "list[Mapping[str, Any]]":
     identity = settings.identity
     own = status_key(identity.job, identity.node)
-    found = []
+    found: list[Mapping[str, Any]] = []
     for key in place.keys(status_folder(identity.job)):
         body = place.get(key) if key.endswith(".status.json") and key != own else None
         if body is not None:
-            status = json.loads(body)
-            found.append(status)
+            found.append(json.loads(body))
     return found

@@ -8,17 +8,23 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 RESOURCE_CONFIG = Path("/opt/ml/input/config/resourceconfig.json")
 
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID")
-_POD_TAIL = re.compile(r"-(?:(?:master|worker|launcher|replica)-)?(?P<index>\d+)(?:-[a-z0-9]{5})?$|-[a-z0-9]{5}$")
+_ROLE = re.compile(r"-(?:master|worker|launcher|replica)(?:-(?P<index>\d{1,4}))?$")
+_NUMBER = re.compile(r"-(?P<index>\d{1,4})$")
+_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+"""What Kubernetes appends to the name of a pod that it makes by itself: five of the characters that it draws from."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who writes: ``index`` is the node's number from 0 where it is known, and ``nodes`` how many the job has."""
+    """Who writes: ``index`` is the node's number from 0 where it is known, and ``nodes`` how many the job has.
+
+    ``attempt`` counts from 1 how often the job was started under its name, where what starts it says so.
+    """
 
     job: str
     node: str
@@ -26,6 +32,14 @@ class Identity:
     nodes: Optional[int] = None
     in_sagemaker: bool = False
     instance_type: Optional[str] = None
+    attempt: Optional[int] = None
+
+
+class Launcher(NamedTuple):
+    """The parent of a node's ranks: when it was started (epoch seconds), and its process id."""
+
+    at: float
+    pid: int
 
 
 def is_first_process_of_node(environment: Mapping[str, str]) -> bool:
@@ -38,9 +52,12 @@ def identify(
     *,
     hostname: Optional[str] = None,
     resource_config: Path = RESOURCE_CONFIG,
-    now: Optional[float] = None,
+    launcher: Optional[Launcher] = None,
 ) -> Identity:
-    """Return the names of job and node; ``TRAINGUARD_JOB`` and ``TRAINGUARD_NODE`` go before all else."""
+    """Return the names of job and node; ``TRAINGUARD_JOB`` and ``TRAINGUARD_NODE`` go before all else.
+
+    A job without a name is named by its host and by the time and process id of ``launcher``, else of this process.
+    """
     host = hostname or socket.gethostname()
     found = _sagemaker(environment, host, resource_config)
     for source in (_batch, _slurm, _kubernetes, _torchrun, _mpi):
@@ -48,14 +65,14 @@ def identify(
     found = found or Identity("", host)
     named = replace(
         found,
-        job=environment.get("TRAINGUARD_JOB") or found.job or _nameless(host, now),
+        job=environment.get("TRAINGUARD_JOB") or found.job or _nameless(host, launcher),
         node=environment.get("TRAINGUARD_NODE") or found.node,
     )
     return replace(named, job=job_name(named.job), node=node_name(named.node))
 
 
-def launched_at(environment: Mapping[str, str]) -> Optional[float]:
-    """Return when the launcher of a node's ranks was started (epoch seconds); None where ranks have no common parent.
+def launched_by(environment: Mapping[str, str]) -> Optional[Launcher]:
+    """Return what launched a node's ranks; None where ranks have no common parent.
 
     It stands for the job's start where the ranks of a node must find the same name, each by itself.
     """
@@ -64,7 +81,8 @@ def launched_at(environment: Mapping[str, str]) -> Optional[float]:
     try:
         import psutil
 
-        return float(psutil.Process(os.getppid()).create_time())
+        parent = psutil.Process(os.getppid())
+        return Launcher(float(parent.create_time()), parent.pid)
     except Exception:
         return None
 
@@ -79,8 +97,9 @@ def node_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.")[:64].strip("-.") or "node"
 
 
-def _nameless(host: str, now: Optional[float]) -> str:
-    return f"{host[:40]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}"
+def _nameless(host: str, launcher: Optional[Launcher]) -> str:
+    at, pid = launcher or Launcher(time.time(), os.getpid())
+    return f"{host[:36]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(at))}-{pid}"
 
 
 def _sagemaker(environment: Mapping[str, str], host: str, resource_config: Path) -> Optional[Identity]:
@@ -104,7 +123,8 @@ def _batch(environment: Mapping[str, str], host: str) -> Optional[Identity]:
         return None
     index = _number(environment.get("AWS_BATCH_JOB_NODE_INDEX"))
     node = host if index is None else f"node-{index}"
-    return Identity(job.split("#")[0], node, index, _number(environment.get("AWS_BATCH_JOB_NUM_NODES")) or 1)
+    nodes = _number(environment.get("AWS_BATCH_JOB_NUM_NODES")) or 1
+    return Identity(job.split("#")[0], node, index, nodes, attempt=_number(environment.get("AWS_BATCH_JOB_ATTEMPT")))
 
 
 def _slurm(environment: Mapping[str, str], host: str) -> Optional[Identity]:
@@ -116,18 +136,44 @@ def _slurm(environment: Mapping[str, str], host: str) -> Optional[Identity]:
     # The batch script alone has node 0 and none of the others: srun is what starts a task on each.
     index = _number(environment.get("SLURM_NODEID"))
     nodes = _number(environment.get("SLURM_STEP_NUM_NODES") or environment.get("SLURM_JOB_NUM_NODES"))
-    return Identity(f"{name}-{number}" if name else f"slurm-{number}", node, index, nodes)
+    attempt = (_number(environment.get("SLURM_RESTART_COUNT")) or 0) + 1
+    return Identity(f"{name}-{number}" if name else f"slurm-{number}", node, index, nodes, attempt=attempt)
 
 
 def _kubernetes(environment: Mapping[str, str], host: str) -> Optional[Identity]:
     if "KUBERNETES_SERVICE_HOST" not in environment:
         return None
     pod = environment.get("POD_NAME") or environment.get("HOSTNAME") or host
-    tail = _POD_TAIL.search(pod)
-    index = _number(environment.get("JOB_COMPLETION_INDEX") or (tail and tail["index"]))
+    job, index = _pod(pod, environment)
     ranks = _torchrun(environment, host)
     nodes = ranks.nodes if ranks is not None else None
-    return Identity(pod[: tail.start()] if tail else pod, pod, index, nodes)
+    return Identity(job, pod, index, nodes)
+
+
+def _pod(pod: str, environment: Mapping[str, str]) -> "tuple[str, Optional[int]]":
+    """Return the job that a pod's name says, and the pod's number in it.
+
+    ``<job>-<number>-<suffix>`` is a pod of an indexed Job where ``JOB_COMPLETION_INDEX`` is that number; a date or a
+    version before a suffix belongs to the name. A number at the end counts after the name of a role, or where the
+    environment says that there are several pods: else it tells one run from another.
+    """
+    job = _SUFFIX.sub("", pod)
+    completed = _number(environment.get("JOB_COMPLETION_INDEX"))
+    if completed is not None:
+        return job.removesuffix(f"-{completed}"), completed
+    role = _ROLE.search(job)
+    if role is not None:
+        return job[: role.start()], _number(role["index"])
+    number = _NUMBER.search(job) if job == pod and _has_peers(environment) else None
+    return (job, None) if number is None else (job[: number.start()], _number(number["index"]))
+
+
+def _has_peers(environment: Mapping[str, str]) -> bool:
+    """Whether the environment says that a pod is one of several; a world of ranks of one pod does not."""
+    world = _number(environment.get("WORLD_SIZE")) or 0
+    local = _number(environment.get("LOCAL_WORLD_SIZE")) or 1
+    groups = (environment.get("GROUP_WORLD_SIZE"), environment.get("PET_NNODES"))
+    return world > local or any((_number(each) or 0) > 1 for each in groups)
 
 
 def _torchrun(environment: Mapping[str, str], host: str) -> Optional[Identity]:

@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Callable, Optional
 from urllib.parse import quote
 
-TIMELINE, TENSORS, OBJECT, PLAIN = ".timeline", ".tensors", ".object", ".plain"
+from trainguard_collector.budget import OBJECT, PLAIN, TENSORS, Budget
+
+TIMELINE = ".timeline"
 WRITER, DRAFT, STREAM = ".writer", ".draft", ".stream"
 _WRITABLE = 0o200
 LARGEST_TIMELINE = 16 * 1024 * 1024
@@ -96,8 +98,13 @@ class Handover:
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder, self._max_bytes = folder, max_bytes
-        self.dropped = 0
+        self._budget = Budget(folder, max_bytes, counts_each_time=True)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def dropped(self) -> int:
+        """Files that were deleted to make room."""
+        return self._budget.dropped_objects + self._budget.dropped_minutes
 
     def register(self) -> None:
         """Say that this process may write until it says otherwise, or is gone."""
@@ -136,20 +143,7 @@ class Handover:
             raise
 
     def _make_room(self, more: int) -> None:
-        found = []
-        for entry in os.scandir(self._folder):
-            with suppress(OSError):
-                found.append((entry.name, entry.stat().st_size))
-        size = more + sum(each for _, each in found)
-        for name, each in sorted(found):
-            if size <= self._max_bytes:
-                return
-            if name.endswith((TENSORS, OBJECT, PLAIN)):
-                with suppress(OSError):
-                    (self._folder / name).unlink()
-                    self.dropped += 1
-                    size -= each
-        if size > self._max_bytes:
+        if not self._budget.make_room(more):
             raise OSError(f"{more:,} bytes are too many for a spool of {self._max_bytes:,}")
 
 

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 from urllib.parse import unquote
 
+from trainguard_collector.budget import OBJECT, PLAIN, TENSORS, Budget
 from trainguard_collector.layout import timeline_key
 from trainguard_collector.objects import (
     DRAFT,
-    OBJECT,
-    PLAIN,
     STREAM,
-    TENSORS,
     TIMELINE,
     WRITER,
     object_name,
@@ -54,7 +52,8 @@ class Outgoing:
         What could not be made an object, the newest of each kind.
     """
 
-    def __init__(self, folder: Path, job: str, node: str) -> None:
+    def __init__(self, folder: Path, job: str, node: str, budget: Optional[Budget] = None) -> None:
+        self._budget = budget
         self._folder, self._job, self._node = folder, job, node
         self._lock = threading.Lock()
         self._ends_us: dict[str, int] = {}
@@ -68,6 +67,8 @@ class Outgoing:
 
     def prepare(self, *, final: bool) -> None:
         """Take timelines that are due, all of them when ``final``, and encode tensors."""
+        if self._budget is not None:
+            self._budget.forget()
         with self._lock:
             for kind in (TIMELINE, TENSORS, PLAIN):
                 for path in sorted(self._folder.glob(f"*{kind}")):
@@ -101,6 +102,8 @@ class Outgoing:
         try:
             if kind == TIMELINE:
                 self._take(path, final)
+            elif not self._has_room(path.stat().st_size):
+                self._drop(path)
             elif kind == PLAIN:
                 _compress(path)
             else:
@@ -128,11 +131,24 @@ class Outgoing:
             found = timeline_object(body)
             if found is not None:
                 content, end_us = found
+                if not self._has_room(len(content) - len(body)):
+                    self._drop(path)
+                    return
                 # The name is the order of a process's objects.
                 end_us = self._ends_us[process] = max(end_us, self._ends_us.get(process, 0) + 1)
                 self._write(timeline_key(process, self._node, end_us), content)
             path.unlink()
         self._note("framework")
+
+    def _has_room(self, more: int) -> bool:
+        return self._budget is None or self._budget.make_room(max(more, 0))
+
+    def _drop(self, path: Path) -> None:
+        """Delete what there is no room for."""
+        path.unlink(missing_ok=True)
+        self.faults["spool"] = f"no room for {path.suffix[1:]} in the spool"
+        if self._budget is not None:
+            self._budget.dropped_objects += 1
 
     def _note(self, stream: str) -> None:
         """Remember a stream that was written, on disk as well."""

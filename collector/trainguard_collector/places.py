@@ -24,6 +24,9 @@ class Place(Protocol):
     def keys(self, prefix: str) -> list[str]:
         """Return the keys that begin with ``prefix``, which ends in a slash."""
 
+    def delete(self, key: str) -> None:
+        """Delete an object, if it is there."""
+
 
 class Folder:
     """A folder, for example on a file system that the nodes share."""
@@ -71,6 +74,10 @@ class Folder:
         folder = self._path / prefix
         return sorted(f"{prefix}{path.name}" for path in folder.glob("*.json")) if folder.is_dir() else []
 
+    def delete(self, key: str) -> None:
+        """Delete a file."""
+        (self._path / key).unlink(missing_ok=True)
+
 
 class Bucket:
     """A prefix of a bucket; boto3 is imported here and nowhere else."""
@@ -110,6 +117,10 @@ class Bucket:
             Bucket=self._bucket, Prefix=f"{self._prefix}{prefix}"
         )
         return [found["Key"][len(self._prefix) :] for page in pages for found in page.get("Contents", ())]
+
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+        self._client.delete_object(Bucket=self._bucket, Key=f"{self._prefix}{key}")
 
 
 def open_place(output: str) -> Place:

@@ -13,9 +13,10 @@ from typing import Any, Optional
 from trainguard_collector.accelerators import Accelerators
 from trainguard_collector.cgroup import Cgroup
 from trainguard_collector.clock import Clock, next_tick
-from trainguard_collector.ending import current_job_file, end_job, job_file, status_object
+from trainguard_collector.ending import begin_job, end_job, status_object
 from trainguard_collector.host import Host
 from trainguard_collector.layout import job_file_key, status_key
+from trainguard_collector.leftovers import Leftovers
 from trainguard_collector.lines import encode
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
@@ -78,15 +79,20 @@ class Sampler:
         self._settings, self._parent, self._clock = settings, parent, clock
         identity = settings.identity
         self._spool = Spool(Path(settings.spool, f"{identity.job}.{identity.node}"), settings.spool_mb * 1024 * 1024)
-        self._outgoing = Outgoing(
-            objects_folder(settings.spool, identity.job, identity.node), identity.job, identity.node
-        )
+        self._spool.say_where_it_belongs(settings.output, identity.job, identity.node)
+        objects = objects_folder(settings.spool, identity.job, identity.node)
+        self._outgoing = Outgoing(objects, identity.job, identity.node, self._spool.budget)
         self._sender = Sender(
-            self._spool, lambda: open_place(settings.output), identity.job, identity.node, self._outgoing
+            self._spool,
+            lambda: open_place(settings.output),
+            identity.job,
+            identity.node,
+            self._outgoing,
+            leftovers=Leftovers(Path(settings.spool, f"{identity.job}.{identity.node}"), open_place),
         )
         self._host = Host(Cgroup(settings.cgroup, settings.procfs), settings.procfs)
         self._accelerators = Accelerators(clock.monotonic(), settings.interval_ms / 1000.0)
-        self._started_at = clock.now()
+        self._started_at = clock.now() if settings.began_at is None else settings.began_at
         self._slow_at = self._status_at = 0.0
         self._minute: Optional[int] = None
         self._missed = 0
@@ -114,8 +120,7 @@ class Sampler:
         self._finish()
 
     def _job_file(self, place: Place) -> bytes:
-        existing = current_job_file(place, self._settings)
-        return job_file(self._settings, self._started_at, "InProgress", existing=existing)
+        return begin_job(place, self._settings, self._started_at)
 
     def _sample(self) -> None:
         at, steady = self._clock.now(), self._clock.monotonic()
@@ -152,6 +157,8 @@ class Sampler:
             sent_objects=self._sender.sent_objects,
             streams=sorted(self._outgoing.streams),
             dropped_minutes=self._spool.dropped_minutes,
+            dropped_objects=self._spool.budget.dropped_objects,
+            sent_leftovers=self._sender.sent_leftovers,
             lost_snapshots=self._spool.lost_snapshots,
             missed_samples=self._missed,
             failed_uploads=self._sender.failures,

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Callable, Optional, Union
 
 from trainguard_collector.layout import system_key
+from trainguard_collector.leftovers import Leftovers
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.places import Place
 from trainguard_collector.spool import Spool
@@ -15,6 +16,7 @@ Note = Union[bytes, Callable[[Place], bytes]]
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _NOTE_TRIES = 3
+_LOOK_EVERY_S = 600.0
 
 
 class Sender:
@@ -27,9 +29,12 @@ class Sender:
         job: str,
         node: str,
         outgoing: Optional[Outgoing] = None,
+        leftovers: Optional[Leftovers] = None,
     ) -> None:
         self._spool, self._open_place, self._job, self._node = spool, open_place, job, node
-        self._outgoing = outgoing
+        self._outgoing, self._leftovers = outgoing, leftovers
+        self._looked_at = float("-inf")
+        self.sent_leftovers = 0
         self._place: Optional[Place] = None
         self._wake = threading.Event()
         self._finish_by: Optional[float] = None
@@ -75,7 +80,7 @@ class Sender:
                 wait_s = _FIRST_WAIT_S
                 if is_last:
                     return
-                self._wake.wait()
+                self._wake.wait(0.0 if self._send_leftovers() else None)
                 continue
             pause_s = random.uniform(0.5, 1.0) * wait_s  # noqa: S311 - spreads retries, keeps no secret
             wait_s = min(wait_s * 2.0, _LONGEST_WAIT_S)
@@ -108,6 +113,20 @@ class Sender:
             self.faults["upload"] = f"{type(fault).__name__}: {fault}"[:300]
             return False
         return True
+
+    def _send_leftovers(self) -> bool:
+        """Send some of what other samplers have left, each ten minutes; whether there may be more of it."""
+        if self._leftovers is None or time.monotonic() - self._looked_at < _LOOK_EVERY_S:
+            return False
+        sent = 0
+        try:
+            sent = self._leftovers.send()
+        except Exception as fault:
+            self.faults["leftovers"] = f"{type(fault).__name__}: {fault}"[:300]
+        self.sent_leftovers += sent
+        if not sent:
+            self._looked_at = time.monotonic()
+        return sent > 0
 
     def _send_objects(self, place: Place) -> None:
         """Send what training processes handed over, in its order."""

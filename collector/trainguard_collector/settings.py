@@ -41,6 +41,8 @@ class Settings:
     cgroup: str = "/sys/fs/cgroup"
     finish_s: float = 20.0
     delay_s: float = 0.0
+    began_at: Optional[float] = None
+    """When what is observed began, epoch seconds; None for the sampler's own start."""
     job_settings: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     resources: dict[str, Any] = field(default_factory=dict)

@@ -1,12 +1,21 @@
 """The minutes of a node on disk until they are where they belong: bounded, the oldest dropped first."""
 
 import fcntl
+import json
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-_PART, _READY = ".part", ".json"
+from trainguard_collector.budget import MINUTE, Budget
+
+_PART, _READY = ".part", MINUTE
+ABOUT, LOCK = "about", "lock"
+"""Where the spool belongs, for a sampler of another job that finds it; and what the sampler holds that writes it."""
+
+_TRIES, _BETWEEN_S = 5, 0.05
+"""A sampler of another job holds the lock for a moment, to finish what was left."""
 
 
 class SpoolInUseError(Exception):
@@ -21,35 +30,38 @@ class Spool:
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        self._folder, self._max_bytes = folder, max_bytes
+        self._folder = folder
+        self.budget = Budget(folder, max_bytes)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise SpoolInUseError(str(folder)) from None
+        self._lock = _locked(folder)
         self._file: Optional[int] = None
         self._minute: Optional[int] = None
         self._end = 0
-        self.dropped_minutes = 0
         self.lost_snapshots = 0
+
+    @property
+    def dropped_minutes(self) -> int:
+        """Minutes that were deleted to make room, of other jobs too."""
+        return self.budget.dropped_minutes
+
+    def say_where_it_belongs(self, output: str, job: str, node: str) -> None:
+        """Write down to which output the spool is sent, so that a later sampler can do so."""
+        with suppress(OSError):
+            (self._folder / ABOUT).write_text(json.dumps({"output": output, "job": job, "node": node}), "utf-8")
 
     def add(self, minute: int, lines: bytes) -> None:
         """Append a snapshot to its minute; what the disk does not take is counted in `lost_snapshots`."""
         if minute != self._minute:
             self.close_minute()
-            for left in self._folder.glob(f"*{_PART}"):
-                if left.stem != str(minute):
-                    _finish(left)
-        self._make_room(len(lines))
+            finish_parts(self._folder, but=minute)
+        self.budget.make_room(len(lines))
         try:
             if self._file is None:
                 self._open(minute)
             self._write(lines)
         except OSError:
             self.lost_snapshots += 1
-            self._drop_oldest()
+            self.budget.drop_oldest()
 
     def close_minute(self) -> None:
         """Make the minute that is being written ready to be sent."""
@@ -62,14 +74,15 @@ class Spool:
 
     def ready(self) -> list[Path]:
         """Return the files of finished minutes, the oldest first."""
-        return sorted(self._folder.glob(f"*{_READY}"))
+        return ready_minutes(self._folder)
 
     def close(self) -> None:
         """Let the spool go, and delete its folder when nothing is left in it to be sent."""
         self.close_minute()
         with suppress(OSError):
             if not self.ready():
-                (self._folder / "lock").unlink()
+                for name in (ABOUT, LOCK):
+                    (self._folder / name).unlink(missing_ok=True)
                 self._folder.rmdir()
         os.close(self._lock)
 
@@ -97,26 +110,29 @@ class Spool:
             raise
         self._end += len(lines)
 
-    def _make_room(self, more: int) -> None:
-        sizes = 0
-        for path in self._folder.iterdir():
-            with suppress(OSError):
-                sizes += path.stat().st_size
-        while sizes + more > self._max_bytes:
-            freed = self._drop_oldest()
-            if freed == 0:
-                break
-            sizes -= freed
 
-    def _drop_oldest(self) -> int:
-        """Delete the oldest finished minute; return its bytes, 0 when there is none."""
-        for path in self.ready():
-            with suppress(OSError):
-                size = path.stat().st_size
-                path.unlink()
-                self.dropped_minutes += 1
-                return max(size, 1)
-        return 0
+def ready_minutes(folder: Path) -> "list[Path]":
+    """Return the files of a spool's finished minutes, the oldest first."""
+    return sorted(folder.glob(f"*{_READY}"))
+
+
+def finish_parts(folder: Path, *, but: Optional[int] = None) -> None:
+    """Finish the minutes that a sampler has left, but for one that goes on."""
+    for left in folder.glob(f"*{_PART}"):
+        if left.stem != str(but):
+            _finish(left)
+
+
+def _locked(folder: Path) -> int:
+    """Return the lock's file descriptor; raises SpoolInUseError when another sampler holds the spool."""
+    lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    for number in range(_TRIES):
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        time.sleep(_BETWEEN_S if number < _TRIES - 1 else 0.0)
+    os.close(lock)
+    raise SpoolInUseError(str(folder))
 
 
 def _finish(part: Path) -> None:

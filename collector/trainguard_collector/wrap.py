@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Optional
 
 from trainguard_collector.parentage import end_with_parent
@@ -33,6 +34,9 @@ def run(command: Sequence[str], settings: Optional[Settings]) -> int:
     child: list[int] = []
     for number in _PASSED_ON:
         signal.signal(number, lambda given, _frame: _pass_on(given, child, received))
+    if settings is not None:
+        # A sampler that is started again goes on with the same run.
+        settings = replace(settings, began_at=time.time())
     sampler = _start(settings)
     try:
         process = subprocess.Popen(command, preexec_fn=end_with_parent)  # noqa: PLW1509 - one thread alone

@@ -12,7 +12,7 @@ def data_flow() -> Canvas:
     """Return the way of an object from the training job to an alert and a report."""
     canvas = Canvas(
         "The path of one object",
-        "A training job puts objects into the profile bucket. EventBridge rings a queue, evaluate_objects brings"
+        "A training job puts objects into the profile bucket. S3 sends a message to a queue, evaluate_objects brings"
         " NodeState and RuleState up to date, fires go to the fire state machine, the job's end to the report machine.",
         900,
         560,
@@ -46,7 +46,7 @@ def data_flow() -> Canvas:
         at=(155, 348),
         later=True,
     )
-    canvas.arrow(bucket.at("right"), queue.at("left"), text="EventBridge")
+    canvas.arrow(bucket.at("right"), queue.at("left"), text="message")
     canvas.arrow(queue.at("right"), evaluate.at("left"))
     canvas.arrow(evaluate.at("bottom"), node.at("top"), text="one conditional\nwrite a node", at=(722, 126))
     canvas.arrow(

@@ -1,14 +1,17 @@
 """From a new profile object to a message in the evaluators' queue."""
 
-from aws_cdk import Duration
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Aws, Duration, Stack, Token
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct
+from constructs import Construct, IDependable
 
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key
+from infra.constructs.storage import Storage
 from trainguard.engine.family import Family, ObjectEvents
 from trainguard.families.installed import FAMILIES
 from trainguard.records import FIRST_FAMILY
@@ -21,7 +24,11 @@ _DEAD_LETTER_DAYS = 14
 
 
 class Ingest(Construct):
-    """EventBridge rules for new objects, their queue, and the two queues for what could not be handled.
+    """The queue of new objects, what sends to it, and the two queues for what could not be handled.
+
+    The stack's own bucket notifies the queue, and costs nothing. An existing bucket's events come through EventBridge,
+    and so do those of an own bucket whose run files of Weights & Biases wake a function. The rules are in each stack:
+    events that are under way while a deployment changes from one to the other are not lost, and a rule costs nothing.
 
     Attributes
     ----------
@@ -34,7 +41,7 @@ class Ingest(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, config: DeploymentConfig, bucket_name: str, visibility_s: int
+        self, scope: Construct, construct_id: str, *, config: DeploymentConfig, storage: Storage, visibility_s: int
     ) -> None:
         super().__init__(scope, construct_id)
         self._key = own_key(self, config)
@@ -49,7 +56,15 @@ class Ingest(Construct):
             visibility_timeout=Duration.seconds(visibility_s),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.evaluation_dead_letters, max_receive_count=_MOST_RECEIVES),
         )
-        self._build_rules(bucket_name)
+        rules = self._build_rules(storage.bucket_name)
+        self._let_send(self.event_dead_letters, _these(rules))
+        by_parameter = Token.is_unresolved(config.profile_bucket)
+        is_exact = not (config.bucket_notifies_queue or by_parameter)
+        self._let_send(self.evaluation_queue, _these(rules) if is_exact else self._any_rule())
+        if config.bucket_notifies_queue:
+            storage.send_new_objects(self.evaluation_queue, once=self._let_s3_send())
+        elif storage.bucket:
+            storage.send_events()
 
     def _build_dead_letters(self, construct_id: str) -> sqs.Queue:
         return sqs.Queue(
@@ -61,23 +76,45 @@ class Ingest(Construct):
             retention_period=Duration.days(_DEAD_LETTER_DAYS),
         )
 
-    def _build_rules(self, bucket_name: str) -> None:
+    def _build_rules(self, bucket_name: str) -> list[events.Rule]:
         """Build one rule a family, so that no family's patterns make another's too complex, and one for job files."""
         rules = [self._build_rule("JobFileCreated", "each new job.json", JOB_FILES, bucket_name)]
         for family in FAMILIES:
             what = f"each new object of the family {family.name}"
             rules.append(self._build_rule(rule_id(family), what, family.events, bucket_name))
-        # A statement for all rules: the policy of the dead letters takes ten conditions.
-        for queue in (self.evaluation_queue, self.event_dead_letters):
-            queue.add_to_resource_policy(
-                iam.PolicyStatement(
-                    sid="EventsOfTheRules",
-                    principals=[iam.ServicePrincipal("events.amazonaws.com")],
-                    actions=["sqs:SendMessage"],
-                    resources=[queue.queue_arn],
-                    conditions={"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
-                )
+        return rules
+
+    def _let_send(self, queue: sqs.Queue, conditions: Mapping[str, Mapping[str, object]]) -> None:
+        """Let rules send to a queue: one statement for all, as the policy of the dead letters takes ten conditions."""
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="EventsOfTheRules",
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions=conditions,
             )
+        )
+
+    def _any_rule(self) -> Mapping[str, Mapping[str, object]]:
+        """Return the condition that a rule of this account and Region sends.
+
+        The rules name the bucket, and the bucket waits for the queue's policy: that can name no rule.
+        """
+        rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
+        return {"ArnLike": {"aws:SourceArn": rules}}
+
+    def _let_s3_send(self) -> IDependable | None:
+        """Let S3 send for buckets of this account; return what a bucket waits for."""
+        return self.evaluation_queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="NewObjectsOfTheBucket",
+                principals=[iam.ServicePrincipal("s3.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[self.evaluation_queue.queue_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        ).policy_dependable
 
     def _build_rule(self, construct_id: str, what: str, found: ObjectEvents, bucket_name: str) -> events.Rule:
         rule = events.Rule(
@@ -103,6 +140,10 @@ class Ingest(Construct):
         dead_letters = sqs.Queue.from_queue_arn(self, f"DeadLettersOf{construct_id}", self.event_dead_letters.queue_arn)
         rule.add_target(targets.SqsQueue(queue, dead_letter_queue=dead_letters))
         return rule
+
+
+def _these(rules: Sequence[events.Rule]) -> Mapping[str, Mapping[str, object]]:
+    return {"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}}
 
 
 def rule_id(family: Family) -> str:

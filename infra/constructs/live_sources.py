@@ -8,6 +8,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from infra.config import RUN_FILES
 from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuardFunction
 from infra.constructs.ingest import Ingest
 from infra.constructs.policy import allow, describe_training_jobs
@@ -17,9 +18,6 @@ LIVE_KEYS = ("*/profiler-output/system/*", "*/tensorboard-output/live-source/*",
 """Keys of a job that are written: minutes of system metrics, files of scalars, and how far a source is read."""
 
 RUN_FILE_KEYS = "*/wandb/*.wandb"
-
-RUN_FILES = "wandb"
-"""Stands in the list of services for run files of Weights & Biases in the bucket itself."""
 
 TRAINING_JOB_LOGS = "/aws/sagemaker/TrainingJobs"
 """The log group of ``logs`` without a name."""

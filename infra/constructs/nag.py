@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 from aws_cdk import Acknowledgment, Stack, Validations
 
-from infra.config import DeploymentConfig
+from infra.config import RUN_FILES, DeploymentConfig
 from infra.constructs import captures, kernels_machine
 from infra.constructs.canary import CANARY_PREFIX
 from infra.constructs.function import TrainGuardFunction
-from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, RUN_FILES, services_by_kind
+from infra.constructs.live_sources import LIVE_KEYS, RUN_FILE_KEYS, services_by_kind
 from infra.constructs.storage import Storage
 from trainguard.families.installed import FAMILIES
+from trainguard.families.training.family import TRAINING_HEALTH
 from trainguard.kernels.captures.keys import TRACE_READS
 
 if TYPE_CHECKING:
@@ -224,7 +225,6 @@ def findings_that_stand(
     keys = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*/keys/*")
     run_part = _wildcard(f"{bucket}/*/rule-output/TrainGuardReport/parts/*/training.json")
     profiles = _wildcard(f"{bucket}/*/profiler-output/*")
-    tensors = _wildcard(f"{bucket}/*/debug-output/*")
     settings = _wildcard(f"{_PARAMETERS}/{stack_name}/settings/*")
     named = "People put settings below this path, and name them in a job's tag; nothing else can be read."
     written = "One folder a job, whose name is known only when its report is written; nothing else can be reached."
@@ -239,7 +239,10 @@ def findings_that_stand(
         Accepted("Reports/ReportRole/Resource", parts, written),
         Accepted("Reports/DigestProfile/Role/Resource", run_part, written),
         Accepted("Reports/DigestProfile/Role/Resource", profiles, read),
-        Accepted("Reports/DigestProfile/Role/Resource", tensors, read),
+        *(
+            Accepted("Reports/DigestProfile/Role/Resource", _wildcard(f"{bucket}/{keys}"), read)
+            for keys in TRAINING_HEALTH.reads
+        ),
         *(
             Accepted("Evaluation/EvaluateObjects/Role/Resource", _wildcard(f"{bucket}/{keys}"), read)
             for family in FAMILIES

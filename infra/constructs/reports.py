@@ -9,12 +9,13 @@ from infra.constructs.function import FunctionPlatform, FunctionSpec, TrainGuard
 from infra.constructs.policy import allow
 from infra.constructs.state_machine import state_machine
 from infra.constructs.storage import Storage
+from trainguard.families.training.family import TRAINING_HEALTH
 
 _REPORTS = "*/rule-output/TrainGuardReport/"
 _PARTS = f"{_REPORTS}parts/*"
 _KEYS = f"{_PARTS}/keys/*"
 _RUN_PART = f"{_PARTS}/training.json"
-_READ_BY_DIGESTS = ("*/profiler-output/*", "*/debug-output/*", _KEYS, _RUN_PART)
+_READ_BY_DIGESTS = ("*/profiler-output/*", *TRAINING_HEALTH.reads, _KEYS, _RUN_PART)
 
 
 class Reports(Construct):

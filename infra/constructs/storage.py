@@ -5,7 +5,8 @@ from typing import cast
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
-from constructs import Construct
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct, IDependable
 
 from infra.config import DeploymentConfig
 from infra.constructs.encryption import own_key
@@ -48,9 +49,29 @@ class Storage(Construct):
         """ARN of the index over the jobs that are not closed."""
         return f"{self.jobs.table_arn}/index/{ACTIVE_JOBS_INDEX}"
 
+    def send_new_objects(self, queue: sqs.IQueue, *, once: IDependable | None) -> None:
+        """Have the dedicated bucket send a message to the queue for each new object.
+
+        S3 tries the queue when it is told of it: ``once`` is the queue's policy, which must not name the bucket. The
+        methods of the L2 construct would deploy a custom resource.
+        """
+        to_queue = s3.CfnBucket.QueueConfigurationProperty(event="s3:ObjectCreated:*", queue=queue.queue_arn)
+        self._notify(s3.CfnBucket.NotificationConfigurationProperty(queue_configurations=[to_queue]), once)
+
+    def send_events(self) -> None:
+        """Have the dedicated bucket send all of its events to EventBridge, without the L2 construct's resource."""
+        enabled = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+        self._notify(s3.CfnBucket.NotificationConfigurationProperty(event_bridge_configuration=enabled), None)
+
+    def _notify(self, configuration: s3.CfnBucket.NotificationConfigurationProperty, once: IDependable | None) -> None:
+        resource = cast("s3.CfnBucket", cast("s3.Bucket", self.bucket).node.default_child)
+        resource.notification_configuration = configuration
+        if once:
+            resource.node.add_dependency(once)
+
     def _build_bucket(self, config: DeploymentConfig) -> s3.Bucket:
         key = own_key(self, config)
-        bucket = s3.Bucket(
+        return s3.Bucket(
             self,
             "Profiles",
             encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
@@ -70,12 +91,6 @@ class Storage(Construct):
                 )
             ],
         )
-        # `event_bridge_enabled` of the L2 construct would deploy a custom resource for this one flag.
-        resource = cast("s3.CfnBucket", bucket.node.default_child)
-        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
-            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
-        )
-        return bucket
 
     def _build_table(self, name: str, sort_key: str | None, config: DeploymentConfig) -> dynamodb.Table:
         key = own_key(self, config)

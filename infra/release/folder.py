@@ -57,7 +57,8 @@ def write_release(out: Path, context: Mapping[str, object]) -> Path:
         template = release_template(config, Path(staging))
         (target / TEMPLATE).write_text(template.text, encoding="utf-8")
         _write_assets(template, target)
-    _build_package(target)
+    _build(target, PROJECT_ROOT)
+    _build(target, PROJECT_ROOT / "collector", "--wheel")
     (target / "README.md").write_text(_steps(target, config, context), encoding="utf-8")
     (target / SUMS).write_text(sums(target), encoding="utf-8")
     write_archive(out / f"{target.name}.zip", target, below=f"{target.name}/")
@@ -71,21 +72,24 @@ def _write_assets(template: ReleaseTemplate, target: Path) -> None:
             shutil.copyfile(asset.folder / SBOM_FILE, target / SBOM_FILE)
 
 
-def _build_package(target: Path) -> None:
-    command = [find_uv(), "build", "--quiet", "--no-create-gitignore", "--out-dir", str(target), str(PROJECT_ROOT)]
+def _build(target: Path, project: Path, *kinds: str) -> None:
+    """Build a package into the folder: by default its wheel and its source."""
+    command = [find_uv(), "build", "--quiet", "--no-create-gitignore", *kinds, "--out-dir", str(target), str(project)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 -- no shell, own words
     if done.returncode != 0:
         raise ReleaseError(f"uv build failed: {done.stderr.strip()}")
 
 
 def _steps(target: Path, config: DeploymentConfig, context: Mapping[str, object]) -> str:
-    (wheel,), (sdist,) = target.glob("*.whl"), target.glob("*.tar.gz")
+    (wheel,), (collector,) = target.glob("trainguard-*.whl"), target.glob("trainguard_collector-*.whl")
+    (sdist,) = target.glob("*.tar.gz")
     built = [f"`-c {name}={value}`" for name, value in sorted(context.items()) if name in DeploymentConfig.names()]
     return _STEPS.read_text("utf-8").format(
         version=project_version(),
         template=TEMPLATE,
         wheel=wheel.name,
         sdist=sdist.name,
+        collector=collector.name,
         stays=_KEPT if config.retain_data else _DELETED,
         built=f"Built with {', '.join(built)}." if built else "Built with the default settings.",
     )

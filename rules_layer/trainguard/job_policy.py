@@ -5,6 +5,8 @@ These are values. Who acts on them asks with a rule's name; a list that names ``
 
 import msgspec
 
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
+
 ALL = "all"
 """Stands for every rule in a list of rules."""
 
@@ -14,9 +16,9 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_JOB = "every job is evaluated unless its stack or its tag says otherwise"
 
 
-EVALUATION_EVERY_S = 180.0
-SHORTEST_EVALUATION_S, LONGEST_EVALUATION_S = 60.0, 300.0
-"""How often a node's system metrics are evaluated, seconds: by default, at the least and at the most."""
+MOST_NODES_EACH_MINUTE = 4_000
+"""A job of more nodes is evaluated every third minute at most, whatever its rules say: its items are one partition of
+DynamoDB, which takes 1,000 write units a second."""
 
 
 class QuietHours(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
 from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity, severity_rank
 from trainguard.job_limits import reached_limits
-from trainguard.job_policy import JobPolicy
+from trainguard.job_policy import MOST_NODES_EACH_MINUTE, JobPolicy
 from trainguard.layout import ProfileRoot
 from trainguard.statuses import AlertKind as AlertKind
 from trainguard.statuses import JobStatus as JobStatus
@@ -309,6 +310,17 @@ class JobRecord:
     def root(self) -> ProfileRoot:
         """Where the job's profile lies in its bucket."""
         return ProfileRoot.of_job(self.prefix, self.job)
+
+    @property
+    def is_evaluated_in_turn(self) -> bool:
+        """Whether the job has so many nodes that none is evaluated before its turn, whatever its rules say."""
+        return (self.instance_count or 0) > MOST_NODES_EACH_MINUTE
+
+    @property
+    def evaluation_every_s(self) -> float:
+        """How often a node's system metrics are evaluated, seconds: as the policy says, and no more than can be."""
+        chosen = self.policy.evaluation_every_s
+        return max(chosen, EVALUATION_EVERY_S) if self.is_evaluated_in_turn else chosen
 
     @property
     def is_outside(self) -> bool:

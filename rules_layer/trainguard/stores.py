@@ -113,8 +113,9 @@ class Jobs(Protocol):
     def update_status(self, record: JobRecord) -> None:
         """Write status, secondary status, size, times, active, closing, its asks, file_fault and expires_at.
 
-        A status that is final is never replaced by one that is not, and nothing is written to the item of another ARN:
-        SageMaker has come to know the job since ``record`` was read.
+        A status that is final is never replaced by one that is not, unless the job was started after its stored end;
+        that end is removed then. Nothing is written to the item of another ARN: SageMaker has come to know the job
+        since ``record`` was read.
         """
         ...
 

@@ -8,7 +8,8 @@ import pytest
 
 from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.records import JobStatus
-from trainguard_collector.ending import SILENT_S, current_job_file, end_job, job_file, status_object
+from trainguard_collector.attempts import GONE_S, of_this_attempt
+from trainguard_collector.ending import SILENT_S, begin_job, current_job_file, end_job, job_file, status_object
 from trainguard_collector.layout import end_key, job_file_key, status_key
 from trainguard_collector.names import Identity
 from trainguard_collector.places import Folder
@@ -50,6 +51,54 @@ def test_given_the_last_node_when_it_ends_then_the_job_has_the_worst_outcome_and
 def test_given_a_node_that_was_silent_for_ten_minutes_when_another_ends_then_the_job_ends(tmp_path: Path) -> None:
     note(tmp_path, "b", time.time() - SILENT_S - 1.0)
     assert end_job(Folder(str(tmp_path)), settings("a"), 100.0, "Completed")
+
+
+OTHER = {"started_at": 1000.0, "updated_at": 1300.0, "outcome": "Failed"}
+"""What a node left that failed: this one began at 1,400 and ends at 2,000."""
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "counted"),
+    [
+        ({"attempt": 2, "nodes": 1}, {**OTHER, "attempt": 1}, False),  # AWS Batch, Slurm's requeue
+        ({"attempt": 2}, {**OTHER, "attempt": 2}, True),  # a node of the same attempt that failed early
+        ({"attempt": 1}, {**OTHER, "attempt": 2}, None),  # the next attempt runs: its end is not this one's
+        ({}, OTHER, False),  # Kubernetes' backoffLimit: another pod
+        ({}, {"started_at": 1000.0, "updated_at": 1300.0}, False),  # a spot instance that was taken, and replaced
+        ({}, {"started_at": 1000.0, "updated_at": 2000.0 - GONE_S + 1.0}, True),  # started earlier, and still there
+        ({}, {**OTHER, "updated_at": 1500.0}, True),  # a node of the same attempt
+        ({"nodes": 1}, {"started_at": 1000.0, "updated_at": 1990.0}, False),
+        ({"nodes": 1}, {"started_at": 1900.0, "updated_at": 1990.0}, None),
+        ({}, {"updated_at": None, "started_at": "x", "outcome": "Failed"}, False),
+    ],
+)
+def test_given_another_nodes_status_when_a_node_ends_then_earlier_attempts_and_replaced_nodes_do_not_count(
+    own: dict[str, object], other: dict[str, object], counted: bool | None
+) -> None:
+    expected = None if counted is None else [other] if counted else []
+    assert of_this_attempt({"started_at": 1400.0, **own}, [other], 2000.0) == expected
+
+
+def test_given_a_node_that_was_replaced_when_the_job_ends_then_the_nodes_that_saw_both_leave_it_out() -> None:
+    taken = {"started_at": 1000.0, "updated_at": 1300.0}
+    replacement = {"started_at": 1400.0, "updated_at": 1990.0, "outcome": "Completed"}
+    assert of_this_attempt({"started_at": 1000.0}, [taken, replacement], 2000.0) == [replacement]
+    assert of_this_attempt({"started_at": 1000.0}, [taken], 2000.0) == [taken]
+
+
+def test_given_an_attempt_that_failed_when_the_next_one_runs_then_its_end_is_taken_back_and_its_own_counts(
+    tmp_path: Path,
+) -> None:
+    place = Folder(str(tmp_path))
+    note(tmp_path, "pod-1", 150.0, "Failed")
+    assert end_job(place, settings("pod-1"), 100.0, "Failed")
+    place.put(job_file_key("run-1"), begin_job(place, settings("pod-2"), 200.0))
+    assert not (tmp_path / end_key("run-1")).exists()
+    begun = json.loads((tmp_path / job_file_key("run-1")).read_bytes())
+    assert (begun["status"], begun["started_at"], "ended_at" in begun) == ("InProgress", 200.0, False)
+    assert end_job(place, settings("pod-2"), 200.0, "Completed")
+    ended = json.loads((tmp_path / job_file_key("run-1")).read_bytes())
+    assert (ended["status"], ended["started_at"]) == ("Completed", 200.0)
 
 
 def test_given_no_permission_to_list_when_nodes_end_then_the_first_alone_ends_the_job(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Names of job and node from what started the job."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from trainguard_collector.names import Identity, identify, is_first_process_of_node
+from trainguard_collector.names import Identity, Launcher, identify, is_first_process_of_node
 from trainguard_collector.torchrun import with_torchrun
 
+LAUNCHER = Launcher(1_800_000_000.0, 77)
 SAGEMAKER = {"TRAINING_JOB_NAME": "bert-1", "SM_CURRENT_HOST": "algo-2", "SM_HOSTS": '["algo-1", "algo-2"]'}
 SLURM = {"SLURM_JOB_ID": "812", "SLURM_JOB_NAME": "my run", "SLURMD_NODENAME": "p5-3", "SLURM_NODEID": "1"}
 BATCH = {"AWS_BATCH_JOB_ID": "9a-b#1", "AWS_BATCH_JOB_NODE_INDEX": "1", "AWS_BATCH_JOB_NUM_NODES": "2"}
@@ -19,22 +21,57 @@ MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WOR
     ("environment", "expected"),
     [
         (SAGEMAKER, Identity("bert-1", "algo-2", 1, 2, True)),
-        ({**SLURM, "SLURM_JOB_NUM_NODES": "4"}, Identity("my-run-812", "p5-3", 1, 4)),
+        ({**SLURM, "SLURM_JOB_NUM_NODES": "4"}, Identity("my-run-812", "p5-3", 1, 4, attempt=1)),
+        ({**SLURM, "SLURM_RESTART_COUNT": "2"}, Identity("my-run-812", "p5-3", 1, attempt=3)),
         (BATCH, Identity("9a-b", "node-1", 1, 2)),
+        ({**BATCH, "AWS_BATCH_JOB_ATTEMPT": "2"}, Identity("9a-b", "node-1", 1, 2, attempt=2)),
         ({**BATCH, "AWS_BATCH_JOB_NODE_INDEX": ""}, Identity("9a-b", "ip-10-0-0-7.ec2", None, 2)),
         (POD, Identity("bert", "bert-worker-3", 3)),
         ({**POD, "HOSTNAME": "sweep-0-x7k2p", "JOB_COMPLETION_INDEX": "0"}, Identity("sweep", "sweep-0-x7k2p", 0)),
         (TORCHRUN, Identity("run-7", "ip-10-0-0-7.ec2", 1, 4)),
         ({**MPI, "PMIX_NAMESPACE": "12"}, Identity("mpi-12", "ip-10-0-0-7.ec2", 0, 2)),
-        ({}, Identity("ip-10-0-0-7-ec2-20270115-080000", "ip-10-0-0-7.ec2")),
-        ({**SLURM, "TRAINGUARD_JOB": "a/b", "TRAINGUARD_NODE": "n_1"}, Identity("a-b", "n-1", 1)),
+        ({}, Identity("ip-10-0-0-7-ec2-20270115-080000-77", "ip-10-0-0-7.ec2")),
+        ({**SLURM, "TRAINGUARD_JOB": "a/b", "TRAINGUARD_NODE": "n_1"}, Identity("a-b", "n-1", 1, attempt=1)),
     ],
 )
 def test_given_an_environment_when_identified_then_names_are_its_own(
     environment: dict[str, str], expected: Identity, tmp_path: Path
 ) -> None:
-    found = identify(environment, hostname="ip-10-0-0-7.ec2", resource_config=tmp_path / "no", now=1_800_000_000.0)
+    found = identify(environment, hostname="ip-10-0-0-7.ec2", resource_config=tmp_path / "no", launcher=LAUNCHER)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "environment", "job", "index"),
+    [
+        ("train-20261101-x7k2p", {}, "train-20261101", None),
+        ("cron-28391234-h6m9q", {}, "cron-28391234", None),
+        ("gpt-125-h6m9q", {}, "gpt-125", None),
+        ("exp-small", {}, "exp-small", None),
+        ("exp-large", {}, "exp-large", None),
+        ("llama-7", {}, "llama-7", None),
+        ("llama-70", {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "1"}, "llama-70", None),
+        ("bert-finetune-1730000000", {"WORLD_SIZE": "4"}, "bert-finetune-1730000000", None),
+        ("set-3", {"WORLD_SIZE": "4"}, "set", 3),
+        ("set-1", {"PET_NNODES": "2"}, "set", 1),
+        ("sweep-12-x7k2p", {"JOB_COMPLETION_INDEX": "12"}, "sweep", 12),
+        ("run-7-x7k2p", {"JOB_COMPLETION_INDEX": "0"}, "run-7", 0),
+        ("pj-master-0", {}, "pj", 0),
+        ("pj-worker-1", {}, "pj", 1),
+        ("mpi-launcher-x7k2p", {}, "mpi", None),
+    ],
+)
+def test_given_a_pod_when_identified_then_runs_of_other_names_are_other_jobs(
+    pod: str, environment: dict[str, str], job: str, index: int | None
+) -> None:
+    found = identify({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": pod, **environment})
+    assert (found.job, found.node, found.index) == (job, pod, index)
+
+
+def test_given_no_name_when_two_jobs_start_in_one_second_then_they_are_two() -> None:
+    names = {identify({}, hostname="host", launcher=Launcher(1_800_000_000.0, pid)).job for pid in (7, 8)}
+    assert len(names) == 2
+    assert identify({}, hostname="host").job.endswith(f"-{os.getpid()}")
 
 
 def test_given_a_resource_config_when_identified_then_it_stands_in_for_missing_variables(tmp_path: Path) -> None:
@@ -58,18 +95,18 @@ def test_given_another_local_rank_when_asked_then_it_is_not_the_nodes_first(name
         ("python -u -m torch.distributed.run --nnodes 1:4 --rdzv_id run_7 train.py", "run-7", None, None),
         ("python -mtorch.distributed.run --node_rank 3 --nnodes 4 --rdzv-id run_7 train.py", "run-7", 3, 4),
         ("numactl -N 0 torchrun --rdzv-id run_7 train.py", "run-7", 0, 1),
-        ("torchrun --standalone --rdzv-id run_7 --nnodes 3 train.py", "host-20270115-080000", 0, 1),
-        ("torchrun --nproc-per-node 8 train.py --rdzv-id run_7", "host-20270115-080000", 0, 1),
-        ("python train.py torchrun --rdzv-id run_7", "host-20270115-080000", None, None),
-        ("torchrun --rdzv-id", "host-20270115-080000", 0, 1),
-        ("python -m", "host-20270115-080000", None, None),
+        ("torchrun --standalone --rdzv-id run_7 --nnodes 3 train.py", "host-20270115-080000-77", 0, 1),
+        ("torchrun --nproc-per-node 8 train.py --rdzv-id run_7", "host-20270115-080000-77", 0, 1),
+        ("python train.py torchrun --rdzv-id run_7", "host-20270115-080000-77", None, None),
+        ("torchrun --rdzv-id", "host-20270115-080000-77", 0, 1),
+        ("python -m", "host-20270115-080000-77", None, None),
     ],
 )
 def test_given_torchrun_as_the_command_when_identified_then_its_options_name_the_job(
     command: str, job: str, index: int | None, nodes: int | None, tmp_path: Path
 ) -> None:
     environment = with_torchrun({}, command.split())
-    found = identify(environment, hostname="host", resource_config=tmp_path / "no", now=1_800_000_000.0)
+    found = identify(environment, hostname="host", resource_config=tmp_path / "no", launcher=LAUNCHER)
     assert found == Identity(job, "host", index, nodes)
 
 

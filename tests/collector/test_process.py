@@ -1,5 +1,6 @@
 """The collector as a process beside a command: exit codes, signals, and every way to be killed."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -92,9 +93,15 @@ def test_given_an_output_that_cannot_be_written_when_wrapped_then_the_command_ru
 def test_given_a_sampler_that_is_killed_when_wrapped_then_it_is_reaped_and_started_again(runs: Runs) -> None:
     process = runs.wrap("bash", "-c", "sleep 60")
     first = runs.sampler(process)
+    job_file = runs.output / "run-1/job.json"
+    until(job_file.exists)
+    began = json.loads(job_file.read_bytes())["started_at"]
+    job_file.unlink()
     first.kill()
     until(lambda: not first.is_running())
     assert is_running(runs.sampler(process))
+    until(job_file.exists)
+    assert json.loads(job_file.read_bytes())["started_at"] == began
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == -signal.SIGTERM
@@ -161,3 +168,50 @@ def test_given_a_module_of_the_users_folder_when_it_has_a_librarys_name_then_it_
     process = runs.python(str(tmp_path / "train.py"))
     assert process.communicate() == ("True\n", "")
     assert runs.job_status == "Completed"
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "status"),
+    [
+        ("sys.exit(3)", 3, "Failed"),
+        ("sys.exit('no data')", 1, "Failed"),
+        ("sys.exit()", 0, "Completed"),
+        ("\ntry: sys.exit(3)\nexcept SystemExit: pass", 0, "Completed"),
+        ("\ntry: sys.exit(0)\nexcept SystemExit: sys.exit(4)", 4, "Failed"),
+        ("os._exit(0)", 0, "Failed"),  # nothing tells the sampler of it
+    ],
+)
+def test_given_a_script_that_starts_the_collector_when_it_exits_then_its_code_decides(
+    runs: Runs, ending: str, code: int, status: str
+) -> None:
+    process = runs.python("-c", f"import os, sys, trainguard_collector as c; c.start(); {ending}")
+    process.communicate()
+    until(lambda: "outcome" in runs.status)
+    assert (process.returncode, runs.job_status) == (code, status)
+
+
+def test_given_a_sampler_that_runs_when_started_or_recorded_with_other_arguments_then_a_line_names_them(
+    runs: Runs,
+) -> None:
+    script = (
+        "import trainguard_collector as c; print(c.start(interval_ms=1000, job='mine')); r = c.Recorder(job='mine')\n"
+        "with r.step(): pass\n"
+    )
+    out, error = runs.wrap(runs.executable, "-c", script).communicate()
+    assert out == "False\n"
+    assert error.count("a sampler already runs for job 'run-1'") == 2
+    assert "interval_ms=1000, job='mine' has no effect" in error
+    assert list((runs.output / "run-1/profiler-output/framework").rglob("*_pythontimeline.json"))
+
+
+def test_given_a_sampler_that_waits_when_the_script_starts_one_then_it_takes_the_arguments_at_once(runs: Runs) -> None:
+    script = (
+        "import time; from trainguard_collector.session import start, start_later\n"
+        "print(start_later(60.0), start(interval_ms=1000, job='mine'), start(job='late')); time.sleep(1.2)\n"
+    )
+    out, error = runs.python("-c", script).communicate()
+    assert out == "True True False\n"
+    assert "already runs for job 'mine'" in error
+    status = json.loads((runs.output / "mine/collector/node-1.status.json").read_bytes())
+    assert (status["interval_ms"], status["outcome"]) == (1000, "Completed")
+    assert not (runs.output / "run-1").exists()

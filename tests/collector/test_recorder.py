@@ -13,7 +13,8 @@ import pytest
 from trainguard.telemetry.framework import FrameworkEvents, read_framework_object
 from trainguard.telemetry.keys import FrameworkKey, parse_key
 from trainguard_collector import Recorder
-from trainguard_collector.objects import TENSORS, Handover, TimelineFile, objects_folder
+from trainguard_collector.budget import TENSORS
+from trainguard_collector.objects import Handover, TimelineFile, objects_folder
 from trainguard_collector.outgoing import Outgoing, timeline_object
 from trainguard_collector.recorder.harmless import Faults
 from trainguard_collector.recorder.ranks import find_rank

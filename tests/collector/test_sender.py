@@ -35,6 +35,9 @@ class Away:
     def keys(self, prefix: str) -> list[str]:
         return []
 
+    def delete(self, key: str) -> None:
+        raise AssertionError(key)
+
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:

@@ -102,8 +102,8 @@ MUTANTS = (
         "closed by a mark while the job runs",
         batch.BatchProcessor,
         "_follow",
-        "said.is_final and job.active",
-        "job.active",
+        "said.is_final and described.active",
+        "described.active",
         ("end mark early",),
     ),
     Mutant(

@@ -238,7 +238,7 @@ REPORTED = (
     b'"wasted_share":0.31,"worst":"algo-2/gpu3","nodes_affected":1,"nodes":2,"reason":"gpu3 is low.",'
     b'"advice":"Prefetch.","cost":{"lost":18.4,"spent":59.3,"currency":"USD",'
     b'"sentence":"about USD 18.40 of the USD 59.30 spent"},"explained_by":"Dataloader","explained_share":0.1235,'
-    b'"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
+    b'"reasons":{},"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
     b'"nodes":["algo-2"],"gpus":["gpu3"],"measured":31.5,"wasted_s":912.125,"cost":1.91,"currency":"USD"},'
     b'{"start":"2026-11-21T08:30:00.000Z","end":null,"node":null,"nodes":["algo-1","algo-2"],"gpus":[],'
     b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3,"names_left_out":0}'

@@ -60,6 +60,16 @@ def test_given_a_final_status_when_a_late_one_comes_then_nothing_of_it_is_writte
     assert world.jobs.active() == []
 
 
+def test_given_a_final_status_when_the_job_was_started_after_its_end_then_it_runs_again(world: World) -> None:
+    ended = replace(JOB, status=JobStatus.FAILED, active=False, closing=True, ended_at=1_800_000_100.0, expires_at=9)
+    world.jobs.register(ended)
+    running = replace(ended, status=JobStatus.IN_PROGRESS, active=True, closing=False, ended_at=None, expires_at=None)
+    world.jobs.update_status(replace(running, started_at=1_800_000_100.0))
+    assert world.jobs.load("job") == ended
+    world.jobs.update_status(replace(running, started_at=1_800_000_130.0))
+    assert world.jobs.load("job") == replace(running, started_at=1_800_000_130.0)
+
+
 @pytest.mark.parametrize("stored", JobStatus)
 @pytest.mark.parametrize("final", FINAL)
 def test_given_any_status_when_a_final_one_comes_then_it_is_written(

@@ -79,7 +79,7 @@ def test_given_a_choice_when_synthesised_then_only_what_every_region_has_stands_
     template = read(variants, name)
     assert {resource.type for resource in template.resources} <= EVERYWHERE | ABROAD.get(name, set())
     principals = set(re.findall(r'"([a-z0-9.]+\.amazonaws\.com[a-z.]*)"', template.text))
-    assert principals <= {f"{each}.amazonaws.com" for each in ("lambda", "states", "events", "cloudwatch", "sns")}
+    assert principals <= {f"{each}.amazonaws.com" for each in ("lambda", "states", "events", "cloudwatch", "s3", "sns")}
 
 
 def test_given_an_own_key_when_synthesised_then_all_that_rests_is_encrypted_with_it(variants: Path) -> None:

@@ -40,10 +40,19 @@ def test_given_the_rules_that_send_to_a_queue_when_counted_then_the_page_says_as
     others = {f"{{{name}.Arn}}" for name in rules} - set(of_objects)
     assert sources(template, "IngestEventDeadLettersPolicy") == {str(of_objects), *others}
     assert f"each of the {NUMBERS[len(rules)]} rules" in row("EventBridge", "send to the event dead letters")[2]
-    assert sources(template, "IngestDoorbellsPolicy") == {str(of_objects)}
-    assert (
-        row("EventBridge", "send to the evaluation queue")[2] == "the rules on job files and on each family's objects"
-    )
+    any_rule = "arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:rule/*"
+    assert sources(template, "IngestDoorbellsPolicy") == {any_rule}
+    told = row("EventBridge", "send to the evaluation queue")[2]
+    assert told.startswith("the rules on job files and on each family's objects")
+    assert told.endswith("rules of this account and Region")
+
+
+def test_given_an_existing_bucket_when_synthesised_then_its_rules_alone_send_and_s3_does_not(variants: Path) -> None:
+    existing = Template(variants / "their-bucket" / "TrainGuard.template.json")
+    of_objects = ["{IngestJobFileCreated.Arn}", *(f"{{Ingest{rule_id(family)}.Arn}}" for family in FAMILIES)]
+    assert sources(existing, "IngestDoorbellsPolicy") == {str(of_objects)}
+    principals = [who for name, _, who in existing.resource_policy_statements() if name == "IngestDoorbellsPolicy"]
+    assert {"Service": "s3.amazonaws.com"} not in principals
 
 
 def test_given_the_functions_that_rules_invoke_when_listed_then_the_page_has_them(template: Template) -> None:

@@ -182,6 +182,27 @@ def test_given_wildcards_when_their_complexity_is_counted_then_it_is_that_of_eve
     assert complexity(wildcards) == expected
 
 
+def test_given_the_stacks_own_bucket_when_read_then_s3_may_send_before_it_notifies_and_for_this_account(
+    template: Template,
+) -> None:
+    (bucket,) = template.of_type("AWS::S3::Bucket").values()
+    (allowed,) = (
+        statement
+        for name, statement, principal in template.resource_policy_statements()
+        if name == "IngestDoorbellsPolicy" and principal == {"Service": "s3.amazonaws.com"}
+    )
+    assert (allowed.actions, allowed.effect) == (("sqs:SendMessage",), "Allow")
+    assert allowed.condition == {"StringEquals": {"aws:SourceAccount": "{AWS::AccountId}"}}
+    assert bucket.properties["NotificationConfiguration"]["QueueConfigurations"][0]["Event"] == "s3:ObjectCreated:*"
+
+
+@pytest.mark.parametrize("key", [*PROFILE_KEYS, *OTHER_KEYS, *LOOK_ALIKES])
+def test_given_a_key_when_the_bucket_notifies_of_it_then_it_is_let_through_as_by_the_rules(
+    rules: list[Any], key: str
+) -> None:
+    assert FAMILIES.admits(key) is any(matches(rule["EventPattern"], object_created(key)) for rule in rules)
+
+
 def test_given_the_rules_when_read_then_each_target_has_a_dead_letter_queue(template: Template) -> None:
     for rule in template.of_type("AWS::Events::Rule").values():
         for target in rule.properties["Targets"]:

@@ -43,6 +43,8 @@ def test_given_run_files_when_synthesised_then_their_events_reach_the_function(d
     rules = deployed.of_type("AWS::Events::Rule")
     (rule,) = (each.properties for name, each in rules.items() if "RunFileWritten" in name)
     assert rule["EventPattern"]["detail"]["object"]["key"] == [{"wildcard": "*/wandb/*run-*.wandb"}]
+    bucket = deployed.one("AWS::S3::Bucket", "StorageProfiles")
+    assert bucket["NotificationConfiguration"] == {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
 
 
 def test_given_services_when_read_then_text_and_lists_mean_the_same() -> None:

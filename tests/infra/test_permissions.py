@@ -150,7 +150,7 @@ EXPECTED: dict[str, Grants] = {
     | grants(PARTS, "s3:PutObject")
     | logs("ReportsPlanReport"),
     "ReportsDigestProfileRole": grants(f"{BUCKET}/*/profiler-output/*", "s3:GetObject")
-    | grants(f"{BUCKET}/*/debug-output/*", "s3:GetObject")
+    | set().union(*(grants(f"{BUCKET}/*/{keys}", "s3:GetObject") for keys in TRAINING))
     | grants(f"{PARTS}/keys/*", "s3:GetObject")
     | grants(f"{PARTS}/training.json", "s3:GetObject")
     | grants(BUCKET, "s3:ListBucket")

@@ -65,6 +65,26 @@ def in_order(value: Any) -> Any:
     return sorted(parts, key=lambda part: json.dumps(part, sort_keys=True)) if are_statements else parts
 
 
+ANY_RULE = {"ArnLike": {"aws:SourceArn": "arn:{AWS::Partition}:events:{AWS::Region}:{AWS::AccountId}:rule/*"}}
+
+
+def with_any_rule(resources: dict[str, Any]) -> dict[str, Any]:
+    """Return resources whose evaluation queue takes any rule of account and Region, as a release's always does.
+
+    Its bucket may wait for the queue's policy, which so can name no rule that names the bucket.
+    """
+    found: dict[str, Any] = json.loads(json.dumps(resources))
+    for resource in found.values():
+        if resource["Type"] != "AWS::SQS::QueuePolicy":
+            continue
+        for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+            rules = statement.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn", [])
+            if statement.get("Sid") == "EventsOfTheRules" and "Doorbells" in json.dumps(statement["Resource"]):
+                assert rules or statement["Condition"] == ANY_RULE
+                statement["Condition"] = ANY_RULE
+    return found
+
+
 @pytest.mark.parametrize("name", CHOSEN)
 def test_given_parameters_when_resolved_then_the_stack_is_what_cdk_makes_of_the_same_settings(
     releases: Path, document: dict[str, Any], name: str
@@ -72,7 +92,7 @@ def test_given_parameters_when_resolved_then_the_stack_is_what_cdk_makes_of_the_
     stack_name = CHOSEN[name].get("stack_name", "TrainGuard")
     by_cdk = Resolver(json.loads((releases / f"{name}.json").read_text("utf-8")), {}, stack_name=stack_name)
     released = resolved(document, CHOSEN[name], stack_name)
-    assert comparable(released.resources()) == comparable(by_cdk.resources())
+    assert comparable(released.resources()) == comparable(with_any_rule(by_cdk.resources()))
     assert released.outputs() == by_cdk.outputs()
     assert released.refusals() == []
 

@@ -41,7 +41,8 @@ def test_given_the_bucket_when_read_then_it_is_private_encrypted_and_emptied_in_
         {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
     ]
     assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
-    assert bucket["NotificationConfiguration"] == {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+    to_queue = {"Event": "s3:ObjectCreated:*", "Queue": "{IngestDoorbells.Arn}"}
+    assert bucket["NotificationConfiguration"] == {"QueueConfigurations": [to_queue]}
     (expiry,) = bucket["LifecycleConfiguration"]["Rules"]
     assert expiry["ExpirationInDays"] == 30
     assert expiry["Status"] == "Enabled"

@@ -92,7 +92,7 @@ class Stack:
         s3, bucket = self.emulator.client("s3"), self.deployment.bucket
         before = s3.get_bucket_notification_configuration(Bucket=bucket)
         before.pop("ResponseMetadata")
-        assert "EventBridgeConfiguration" in before
+        assert "QueueConfigurations" in before
         s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
         try:
             yield

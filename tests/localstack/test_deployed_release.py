@@ -91,6 +91,7 @@ def test_given_a_release_when_its_files_are_hashed_then_each_is_in_the_list_of_s
     assert {file for file in listed if "/" not in file} == {
         *("README.md", "sbom.cdx.json", "trainguard.template.json"),
         *(f"trainguard-{version}-py3-none-any.whl", f"trainguard-{version}.tar.gz"),
+        "trainguard_collector-0.1.0-py3-none-any.whl",
     }
     with zipfile.ZipFile(release.with_name(f"{release.name}.zip")) as archive:
         assert sorted(archive.namelist()) == sorted(f"{release.name}/{name}" for name in (*listed, "SHA256SUMS"))

@@ -1,7 +1,8 @@
 """What the rules over training steps cost at a step of 1,000 reductions, beside plain numpy over the same values."""
 
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -20,38 +21,49 @@ from trainguard.tensors.step_view import Mode, ReductionKind, StepView, Tensor
 pytestmark = pytest.mark.perf
 
 TENSORS = 1_000
+FIVE = ("abs_mean", "variance", "min", "max", "l2")
 STEPS = 25
 LIMIT_S = 0.005
-RATIO_LIMIT = 5.0
 READ_RATIO_LIMIT = 20.0
 """With the index and the frames of the step read as the evaluator reads them."""
 GIVEN: dict[str, dict[str, Any]] = {
     "AllZero": {"collection_names": "gradients"},
-    "TensorVariance": {"collection_names": "absent"},
-    "UnchangedTensor": {"collection_names": "absent"},
+    "TensorVariance": {"collection_names": "gradients", "max_threshold": "5"},
+    "UnchangedTensor": {"collection_names": "gradients"},
     "SimilarAcrossRuns": {"other_trial": "other"},
 }
 NAMES = tuple(sorted(f"gradient/layer{index}.weight" for index in range(TENSORS)))
 
 
 class ReducedStep:
-    """A step of gradients of which one reduction each was saved, at hand."""
+    """A step of gradients of which reductions were saved, of a loss and of activation inputs, at hand.
+
+    ``before`` are the steps before it, the newest first.
+    """
 
     mode = Mode.GLOBAL
     timed = True
-    names: Sequence[str] = NAMES
 
-    def __init__(self, step: int, saved: dict[str, float]) -> None:
+    def __init__(self, step: int, saved: Mapping[str, Mapping[str, float]], before: "Sequence[ReducedStep]") -> None:
         self.step = self.mode_step = step
         self.at = float(step)
-        self._saved = saved
-        self._gradients = frozenset(NAMES)
+        self.names: Sequence[str] = sorted(saved)
+        self._saved = {
+            (name, kind.removeprefix("abs_"), kind.startswith("abs_")): value
+            for name, of_tensor in saved.items()
+            for kind, value in of_tensor.items()
+        }
+        self._before = before
+        self._members = {
+            "gradients": frozenset(name for name in saved if name.startswith("gradient/")),
+            "losses": frozenset({"loss"}),
+        }
 
     def members(self, collection: str) -> Set[str]:
-        return self._gradients if collection == "gradients" else frozenset()
+        return self._members.get(collection, frozenset())
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        return None
+        return (1,) if name == "loss" else None
 
     def has_value(self, name: str) -> bool:
         return False
@@ -63,13 +75,29 @@ class ReducedStep:
         raise TensorMissingError(name, self.step)
 
     def reduction(self, name: str, kind: ReductionKind, *, absolute: bool = False) -> float | None:
-        return self._saved.get(name) if absolute and kind == "mean" else None
+        return self._saved.get((name, kind, absolute))
 
     def earlier(self, name: str, count: int) -> Sequence[StepView]:
-        return ()
+        return self._before[:count]
 
     def other_run(self, run: str) -> StepView | None:
         return None
+
+
+def reduced_steps(kinds: Sequence[str]) -> list[ReducedStep]:
+    """Return steps of 1,000 reductions, as many of each gradient as there are kinds; and of a loss and two inputs."""
+    random = np.random.default_rng(0)
+    steps: list[ReducedStep] = []
+    for step in range(STEPS):
+        numbers = random.uniform(0.1, 1.0, TENSORS).tolist()
+        saved = {
+            name: dict(zip(kinds, numbers[place * len(kinds) :], strict=False))
+            for place, name in enumerate(NAMES[: TENSORS // len(kinds)])
+        }
+        saved |= {"loss": {"mean": 2.0 - 0.01 * step}}
+        saved |= {f"layer{place}.relu_input_0": {"variance": 1.0 + place} for place in range(2)}
+        steps.append(ReducedStep(step, saved, steps[:-4:-1]))
+    return steps
 
 
 def quickest(calls: Sequence[Callable[[], object]]) -> float:
@@ -88,12 +116,21 @@ def plain(saved: dict[str, float]) -> tuple[bool, bool]:
     return any(bool(np.less(value, 1e-7)) for value in values), not all(bool(np.isfinite(value)) for value in values)
 
 
-def test_given_a_step_of_1000_reductions_when_all_rules_see_it_then_it_takes_under_5_ms() -> None:
-    random = np.random.default_rng(0)
-    steps = [
-        ReducedStep(step, dict(zip(NAMES, random.uniform(0.1, 1.0, TENSORS).tolist(), strict=True)))
-        for step in range(STEPS)
-    ]
+USE_GRADIENTS = frozenset({"VanishingGradient", "ExplodingTensor", "AllZero", "UnchangedTensor"})
+"""Those that can judge by reductions; to SimilarAcrossRuns no reduction says that two tensors are the same."""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "used"),
+    [
+        (("abs_mean",), USE_GRADIENTS | {"GradientNormDrift"}),
+        (FIVE, USE_GRADIENTS | {"GradientNormDrift", "TensorVariance", "PoorWeightInitialization"}),
+    ],
+)
+def test_given_a_step_of_1000_reductions_when_all_rules_see_it_then_it_takes_under_5_ms(
+    kinds: Sequence[str], used: frozenset[str]
+) -> None:
+    steps = reduced_steps(kinds)
     prepared = [(rule, rule.state_type(), parameters(name, **GIVEN.get(name, {}))) for name, rule in RULES.items()]
 
     def observe(step: ReducedStep) -> None:
@@ -101,11 +138,12 @@ def test_given_a_step_of_1000_reductions_when_all_rules_see_it_then_it_takes_und
             rule.observe(state, step, values)
 
     spent = quickest([lambda step=step: observe(step) for step in steps])  # type: ignore[misc]
-    beside = quickest([lambda step=step: plain(step._saved) for step in steps])  # type: ignore[misc]
-    assert prepared[0][1].evaluated == prepared[1][1].evaluated == STEPS
-    measured = f"all rules {spent * 1e3:.2f} ms, numpy {beside * 1e3:.2f} ms"
-    assert spent <= LIMIT_S, measured
-    assert spent <= RATIO_LIMIT * beside, measured
+    judged = {name for name, (_, state, _) in zip(RULES, prepared, strict=True) if state.evaluated}
+    os.write(
+        1, f"\n1,000 reductions, {len(kinds)} a tensor: {spent * 1e3:.2f} ms, {len(judged)} rules judge\n".encode()
+    )
+    assert judged >= used
+    assert spent <= LIMIT_S
 
 
 def test_given_a_saved_step_of_1000_reductions_when_read_and_judged_then_it_takes_a_bounded_multiple_of_numpy() -> None:

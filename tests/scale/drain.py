@@ -9,10 +9,14 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.job_policy import MOST_NODES_EACH_MINUTE
+from trainguard.rules.registry import SYSTEM_RULES
+from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units
 from trainguard.running_costs.sizing import SIZES, Size
 
-PARTITION_UNITS = 1_000
-"""Write units a second that one partition takes: of one job, as a job's name is the partition key of NodeState."""
+PARTITION_UNITS, PARTITION_READ_UNITS = 1_000, 3_000
+"""Write and read units a second of one partition: of one job, as a job's name is the partition key of each table."""
 
 FIRST_POLLERS, POLLERS_A_SECOND, MOST_POLLERS = 5, 5.0, 1_250
 """Lambda begins with five batches at a time, adds 300 a minute, and has 1,250 at most."""
@@ -23,17 +27,24 @@ CONCURRENCY_STEP, CONCURRENCY_STEP_S = 1_000, 10.0
 TABLE_UNITS = 4_000
 """Write units a second that a new table on demand takes."""
 
+TABLE_READ_UNITS = 12_000
+"""Read units a second."""
+
 BATCH, WINDOW_S = 100, 20.0
 """Messages of one invocation, and how long Lambda waits for a batch that is not full."""
 
 EVALUATION_S, MINUTE_S = 0.05, 0.085
 """One evaluation without its objects, and one object of it (96 cores, 8 GPUs at 500 ms)."""
 
-ITEM_UNITS = 7
-"""Write units of the item of a node with 8 GPUs."""
+GPUS = 8
+ITEM_UNITS, ITEM_READ_UNITS = node_units(GPUS), -(-node_bytes(GPUS) // READ_BYTES)
+"""Units of the item of a node, to write and to read it."""
 
-EVERY = 3
-"""A calm node is evaluated in every third minute."""
+FIRST_ROWS = len(SYSTEM_RULES)
+"""Rows of RuleState that a node's first evaluation writes, a unit each."""
+
+EVERY = int(EVALUATION_EVERY_S / 60)
+"""A calm node, and each node of a large job, is evaluated in every third minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +57,13 @@ class Edge:
         Nodes of each job.
     minutes : int
         Minutes that an evaluation takes in.
+    rows : int
+        Rows that it writes.
     """
 
     jobs: tuple[int, ...]
     minutes: int = EVERY
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +74,29 @@ class Drained:
     waited_s: float
 
 
-class Writes:
-    """Write units as they are granted: of a job's partition, and of the whole table."""
+class Units:
+    """Units of a table as they are granted: of a job's partition, and of the whole table."""
 
-    def __init__(self, table_units: float) -> None:
+    def __init__(self, partition_units: float, table_units: float) -> None:
+        self._partition_units = partition_units
         self._table_units = table_units
         self._table_free_at = 0.0
         self._free_at: dict[int, float] = {}
 
-    def granted(self, job: int, at: float) -> float:
-        """Return when the write of one item is through."""
+    def granted(self, job: int, at: float, units: int) -> float:
+        """Return when a request of one item is through."""
         through = max(at, self._free_at.get(job, 0.0), self._table_free_at)
-        self._free_at[job] = through + ITEM_UNITS / PARTITION_UNITS
-        self._table_free_at = max(at, self._table_free_at) + ITEM_UNITS / self._table_units
+        self._free_at[job] = through + units / self._partition_units
+        self._table_free_at = max(at, self._table_free_at) + units / self._table_units
         return through
 
 
 def drain(edge: Edge, size: Size) -> Drained:
     """Return how long the messages of an edge take with a row's settings."""
     waiting = deque(_messages(edge))
-    writes = Writes(min(size.max_write_units, TABLE_UNITS))
+    most_writes = min(size.max_write_units, TABLE_UNITS)
+    items, rows = Units(PARTITION_UNITS, most_writes), Units(PARTITION_UNITS, most_writes)
+    reads = Units(PARTITION_READ_UNITS, TABLE_READ_UNITS)
     most = min(size.evaluator_concurrency, MOST_POLLERS)
     running = [max(0.0, (number - FIRST_POLLERS + 1) / POLLERS_A_SECOND) for number in range(most)]
     running = [max(at, number // CONCURRENCY_STEP * CONCURRENCY_STEP_S) for number, at in enumerate(running)]
@@ -95,9 +112,13 @@ def drain(edge: Edge, size: Size) -> Drained:
             number += 1
             heapq.heappush(steps, (at if len(batch) == BATCH else at + WINDOW_S, number, batch))
         at, one, batch = heapq.heappop(steps)
-        evaluated = at + EVALUATION_S + edge.minutes * MINUTE_S * compute
-        done = writes.granted(batch.popleft(), evaluated)
-        waited += done - evaluated
+        job = batch.popleft()
+        read = reads.granted(job, at, ITEM_READ_UNITS)
+        evaluated = read + EVALUATION_S + edge.minutes * MINUTE_S * compute
+        done = items.granted(job, evaluated, ITEM_UNITS)
+        for _ in range(edge.rows):
+            done = rows.granted(job, done, 1)
+        waited += done - evaluated + read - at
         last = max(last, done)
         if batch:
             heapq.heappush(steps, (done, one, batch))
@@ -115,13 +136,22 @@ def _messages(edge: Edge) -> list[int]:
 
 
 def edges(nodes: int) -> dict[str, Edge]:
-    """Return what a row is held against: calm jobs whose nodes are all due, one such job, and one in a crisis."""
+    """Return what a row is held against: calm jobs whose nodes are all due, one such job, its first minute, a crisis.
+
+    In a crisis all nodes are near a threshold: those of a job that is not too large are evaluated each minute.
+    """
     jobs = tuple(min(1_000, nodes - first) for first in range(0, nodes, 1_000))
     return {
         "jobs of 1,000, all due": Edge(jobs=jobs),
         "one job, all due": Edge(jobs=(nodes,)),
-        "one job, each minute": Edge(jobs=(nodes,), minutes=1),
+        "one job, first minute": Edge(jobs=(nodes,), minutes=1, rows=FIRST_ROWS),
+        "one job, near a threshold": Edge(jobs=(nodes,), minutes=period(nodes)),
     }
+
+
+def period(nodes: int) -> int:
+    """Return how many minutes a job of nodes near a threshold has until the next edge."""
+    return EVERY if nodes > MOST_NODES_EACH_MINUTE else 1
 
 
 def table() -> list[str]:

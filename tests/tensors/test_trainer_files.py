@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.support.fuzzing import damaged, search, short_and_long
 from tests.support.run_folder import MemoryFiles
+from tests.support.scalar_reading import ScalarReading, read_sources, scalar_steps
 from tests.support.tensor_files import NOW, event, frame, simple_scalar
 from trainguard.errors import RunMissingError, TelemetryFormatError, TensorMissingError
 from trainguard.tensors.name_patterns import NamePatternError
 from trainguard.tensors.scalars.keys import match_scalar_file
 from trainguard.tensors.scalars.names import ScalarNames
-from trainguard.tensors.scalars.reading import ScalarReading, read_sources, scalar_steps
 from trainguard.tensors.scalars.rows import (
     MOST_PAST_ROWS,
     MOST_SCALARS,

@@ -57,7 +57,8 @@ def test_given_the_trainer_of_transformers_when_trained_then_steps_evaluations_a
         eval_strategy="steps",
         eval_steps=3,
         logging_steps=1,
-        save_strategy="no",
+        save_strategy="steps",
+        save_steps=3,
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
@@ -74,6 +75,9 @@ def test_given_the_trainer_of_transformers_when_trained_then_steps_evaluations_a
     assert counts["Evaluation"] == 2
     assert counts["Step:ModeKeys.EVAL"] == 4
     assert counts["Backward-SubModuleInternal"] == 12
+    assert counts["Forward-SubModuleInternal"] >= 12
+    assert counts["Checkpoint"] == 2
+    assert not hasattr(Trainer._save_checkpoint, "__wrapped__")
     assert counts["DataLoaderIter"] >= 12
     steps = [step for step in steps_of(job / "debug-output") if step.mode == "TRAIN"]
     assert [step.mode_step for step in steps] == [0, 2, 4]
@@ -104,7 +108,7 @@ def test_given_the_trainer_of_lightning_when_trained_then_steps_and_validations_
         max_epochs=2,
         accelerator="cpu",
         logger=False,
-        enable_checkpointing=False,
+        enable_checkpointing=True,
         enable_progress_bar=False,
         num_sanity_val_steps=0,
         default_root_dir=str(tmp_path),
@@ -120,31 +124,39 @@ def test_given_the_trainer_of_lightning_when_trained_then_steps_and_validations_
     assert counts["Evaluation"] == 2
     assert counts["DataLoaderIter"] == 20
     assert counts["Optimizer"] == 16
+    assert counts["Forward-SubModuleInternal"] == counts["Backward-SubModuleInternal"] == 16
+    assert counts["Checkpoint"] >= 2
     steps = [step for step in steps_of(job / "debug-output") if step.mode == "TRAIN"]
     assert [step.mode_step for step in steps] == [0, 4, 8, 12]
     assert "losses/loss" in steps[0].names
 
 
-def test_given_keras_when_fitted_then_batches_and_validations_are_recorded(record: Record, send: Send) -> None:
+def test_given_keras_when_fitted_then_batches_validations_checkpoints_and_losses_are_recorded(
+    record: Record, send: Send, tmp_path: Path
+) -> None:
     import keras
 
     recorder = record()
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     callback = callbacks.keras(recorder)
+    saving = keras.callbacks.ModelCheckpoint(str(tmp_path / "model.keras"))
     x, y = torch.randn(16, 4), torch.randn(16, 1)
-    model.fit(
-        x, y, batch_size=4, epochs=2, validation_data=(x, y), validation_batch_size=8, callbacks=[callback], verbose=0
-    )
+    validation = {"validation_data": (x, y), "validation_batch_size": 8}
+    model.fit(x, y, batch_size=4, epochs=2, **validation, callbacks=[callback, saving], verbose=0)
     model.predict(x, batch_size=4, callbacks=[callback], verbose=0)
     recorder.close()
     assert recorder.faults.newest == {}
-    assert counts_of(send()) == {
+    job = send()
+    assert counts_of(job) == {
+        "Checkpoint": 2,
         "Step:ModeKeys.TRAIN": 8,
         "Step:ModeKeys.EVAL": 4,
         "Step:ModeKeys.PREDICT": 4,
         "Evaluation": 2,
     }
+    first, *_ = steps_of(job / "debug-output")
+    assert "losses/loss" in first.members("losses")
 
 
 def test_given_annotations_when_used_then_they_are_in_the_timeline_and_in_traces_of_torch(

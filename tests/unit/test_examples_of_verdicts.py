@@ -212,7 +212,7 @@ def kubernetes(cluster: Cluster) -> Iterator[controller.Api]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_PATCH = do_DELETE = handle_any  # noqa: N815  # The names are those of the library.
+        do_GET = do_PATCH = do_DELETE = handle_any
 
         def log_message(self, *_: object) -> None:
             """Keep quiet."""

@@ -1,13 +1,14 @@
 """What a recorder does with models and loaders of torch; each part is imported where the script first uses it."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Optional, cast
+from typing import TYPE_CHECKING, Any, Callable, Optional, cast
 
 from trainguard_collector.recorder.harmless import Faults, harmless, imported_torch
 
 if TYPE_CHECKING:
     from trainguard_collector.recorder.instrument import Instrument
     from trainguard_collector.recorder.recorder import Recorder
+    from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
     from trainguard_collector.recorder.tensors.watch import TensorRecorder
     from trainguard_collector.recorder.torch_loaders import TimedLoaders
 
@@ -20,7 +21,9 @@ class InTorch:
     def __init__(self) -> None:
         self._instrument: Optional[Instrument] = None
         self._tensors: Optional[TensorRecorder] = None
+        self._scalars: Optional[ScalarRecorder] = None
         self._loaders: Optional[TimedLoaders] = None
+        self._undo: list[Callable[[], None]] = []
 
     @property
     def times_loaders(self) -> bool:
@@ -40,6 +43,27 @@ class InTorch:
 
             self._instrument = self._instrument or Instrument(recorder, imported_torch())
             self._instrument.add(model)
+
+    @harmless("forward")
+    def time_forward(self, owner: Any, name: str) -> None:
+        """Time a method of a model that `attach` was given as a forward pass; `forget_timed` ends that."""
+        if self._instrument is not None:
+            self._undo.append(self._instrument.time_method(owner, name))
+
+    @harmless("checkpoint")
+    def time_checkpoints(self, owner: Any, *names: str) -> None:
+        """Record calls of methods that save a checkpoint as phases; `forget_timed` ends that."""
+        recorder = cast("Recorder", self)
+        if recorder.is_on:
+            from trainguard_collector.recorder.checkpoints import time_checkpoints
+
+            self._undo += time_checkpoints(recorder, owner, names)
+
+    @harmless("undo")
+    def forget_timed(self) -> None:
+        """Put back the methods that `time_forward` and `time_checkpoints` have replaced."""
+        while self._undo:
+            self._undo.pop()()
 
     @harmless("watch")
     def watch(
@@ -76,6 +100,9 @@ class InTorch:
             torch = imported_torch()
             if not isinstance(model, torch.nn.Module):
                 raise ValueError(f"the model is a {type(model).__name__}, expected a torch.nn.Module")
+            if self._scalars is not None:
+                self._scalars.close()
+                self._scalars = None
             self._tensors = self._tensors or TensorRecorder(
                 recorder,
                 torch,
@@ -89,18 +116,28 @@ class InTorch:
 
     @harmless("loss")
     def loss(self, value: Any, name: str = "loss") -> None:
-        """Save a loss, a number or a tensor with one entry, where the step is saved; see `watch`.
+        """Save a loss, a number or an array with one entry of any framework, where the step is saved.
 
-        One that is logged between steps is saved with the next step that saves losses.
+        One that is logged between steps is saved with the next step that saves losses. Without `watch` each
+        ``scalars_every``-th step of a mode is saved.
         """
-        if self._tensors is not None:
-            self._tensors.scalar("losses", name, value)
+        self._scalar("losses", name, value)
 
     @harmless("metric")
     def metric(self, name: str, value: Any) -> None:
         """Save a metric of this step, as `loss`."""
+        self._scalar("metrics", name, value)
+
+    def _scalar(self, collection: str, name: str, value: Any) -> None:
         if self._tensors is not None:
-            self._tensors.scalar("metrics", name, value)
+            self._tensors.scalar(collection, name, value)
+            return
+        recorder = cast("Recorder", self)
+        if recorder.is_on:
+            from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
+
+            self._scalars = self._scalars or ScalarRecorder(recorder, every=recorder.scalars_every)
+            self._scalars.scalar(collection, name, value)
 
     @harmless("loaders")
     def time_loaders(self) -> None:

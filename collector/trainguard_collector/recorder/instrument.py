@@ -4,6 +4,7 @@ import functools
 import time
 from typing import Any, Callable, NamedTuple, Optional
 
+from trainguard_collector.recorder.checkpoints import replaced
 from trainguard_collector.recorder.gpu_times import Mark
 from trainguard_collector.recorder.harmless import optimizers
 from trainguard_collector.recorder.recorder import Recorder
@@ -45,6 +46,22 @@ class Instrument:
         self._models.append(model)
         self._hooks.append(model.register_forward_pre_hook(self._enter_model))
         self._hooks.append(model.register_forward_hook(self._leave_model))
+
+    def time_method(self, owner: Any, name: str) -> Callable[[], None]:
+        """Time a method of a model as its forward pass, for trainers that call no other; return what undoes it."""
+
+        def around(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def timed(*arguments: Any, **named: Any) -> Any:
+                self._enter_model()
+                try:
+                    return original(*arguments, **named)
+                finally:
+                    self._leave_model()
+
+            return timed
+
+        return replaced(owner, name, around)
 
     def begin_backward(self) -> None:
         """Begin the backward pass."""

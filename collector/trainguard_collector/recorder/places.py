@@ -1,37 +1,25 @@
 """Where a process's recordings go: the node's folder, through which the sampler gets them."""
 
-import json
 import os
-import socket
-from collections.abc import Mapping
 from typing import Optional
 
-from trainguard_collector.names import identify, launched_at
-from trainguard_collector.session import start
+from trainguard_collector.names import identify, launched_by
+from trainguard_collector.session import note_ignored, running_settings, start
 from trainguard_collector.settings import Settings, read_settings
-from trainguard_collector.spawn import NODE_SETTINGS
 
 
 def recording_settings(output: Optional[str], job: Optional[str], *, with_sampler: bool) -> Optional[Settings]:
     """Return the settings under which this process records; None where there is no output.
 
-    The sampler of this node is started if it does not run and this is the node's first process. What it was given goes
-    before what this process finds out by itself: all of them write one job.
+    The sampler of this node is started if it does not run and this is the node's first process. Where one runs, what it
+    was given goes before arguments and before what this process finds out by itself: nothing else would be sent.
     """
     if with_sampler:
         start(output, job=job)
-    given = _given(os.environ)
-    if given is not None and output in (None, given.output) and job in (None, given.identity.job):
+    given = running_settings(os.environ)
+    if given is not None:
+        if not with_sampler:
+            note_ignored(given, output, None, job)
         return given
     environment = {**os.environ, "TRAINGUARD_JOB": job} if job else dict(os.environ)
-    return read_settings(environment, identify(environment, now=launched_at(environment)), output=output)
-
-
-def _given(environment: Mapping[str, str]) -> Optional[Settings]:
-    """Return the settings of the sampler that observes this process."""
-    text = environment.get(NODE_SETTINGS)
-    if not text:
-        return None
-    given = json.loads(text)
-    # MPI may carry a variable from one node to another.
-    return Settings.from_json(given["settings"]) if given["host"] == socket.gethostname() else None
+    return read_settings(environment, identify(environment, launcher=launched_by(environment)), output=output)

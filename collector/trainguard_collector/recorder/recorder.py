@@ -64,6 +64,8 @@ class Recorder(InTorch):
         The number of the first training step, for a run that goes on from a checkpoint.
     with_gpu_times : bool
         Time phases on the GPU too.
+    scalars_every : int
+        Losses and metrics of each so many steps of a mode are saved where `watch` was not called.
     with_sampler : bool
         Start the node's sampler if it does not run. Nothing sends what is recorded without one.
     """
@@ -78,8 +80,10 @@ class Recorder(InTorch):
         mode: str = "TRAIN",
         first_step: int = 0,
         with_gpu_times: bool = True,
+        scalars_every: int = 100,
         with_sampler: bool = True,
     ) -> None:
+        self.scalars_every = scalars_every
         self.faults = Faults()
         self.numbers = StepNumbers()
         self.is_on = False
@@ -202,6 +206,11 @@ class Recorder(InTorch):
                         break
         except Exception as fault:
             self.faults.add("phase", fault)
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether a step is open."""
+        return self._began_ns is not None
 
     def wrap(self, loader: Iterable[Any]) -> Any:
         """Return a loader that records how long each batch is waited for, and is as ``loader`` in all else."""

@@ -23,7 +23,8 @@ from trainguard.adapters.dynamodb_tuning_jobs import TUNING_JOB, DynamoTuningJob
 from trainguard.adapters.stored_form import stored_job
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.errors import StateConflictError
-from trainguard.job_policy import EVALUATION_EVERY_S, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.records import OUTSIDE_ARN, JobRecord, JobStatus, TunedJob, TuningJobRecord
 
 if TYPE_CHECKING:
@@ -94,9 +95,9 @@ class DynamoJobs:
     def update_status(self, record: JobRecord) -> None:
         """Write status, secondary status, size, times, active, closing, its asks, file_fault and expires_at.
 
-        Nothing of it is written when the stored status is final and the new one is not, or when the item has come to
-        have another ARN. Times and a size that are None leave what is stored: what SageMaker once knew does not become
-        unknown.
+        Nothing of it is written when the stored status is final and the new one is not, unless the job was started
+        after its stored end; or when the item has come to have another ARN. Times and a size that are None leave what
+        is stored: what SageMaker once knew does not become unknown.
         """
         record = stored_job(record)
         columns: dict[str, AttributeValue | None] = {
@@ -107,13 +108,20 @@ class DynamoJobs:
             **_asks(record),
             "JobFileFault": text_or_none(record.file_fault),
         }
-        condition = Expression("#arn = :arn", {"#arn": "TrainingJobArn"}, {":arn": text(record.arn)})
+        same = Expression("#arn = :arn", {"#arn": "TrainingJobArn"}, {":arn": text(record.arn)})
+        condition = same
         if not record.status.is_final:
             finals = {f":final{index}": text(status) for index, status in enumerate(JobStatus) if status.is_final}
             guard = f" AND NOT #status IN ({', '.join(finals)})"
             condition = condition.joined(Expression(guard, {"#status": "Status"}, finals))
         known = present(_times(record) | {"InstanceCount": integer_or_none(record.instance_count)})
-        self._table.update(_key(record.job), assignments(columns | known), condition)
+        if self._table.update(_key(record.job), assignments(columns | known), condition):
+            return
+        if not record.status.is_final and record.started_at is not None:
+            started = {":started": text(iso_from_epoch(record.started_at))}
+            later = same.joined(Expression(" AND #ended < :started", {"#ended": "EndedAt"}, started))
+            anew = columns | known | {"EndedAt": None, "ExpiresAt": None}
+            self._table.update(_key(record.job), assignments(anew), later)
 
     def ask(self, job: str, at: float, every_s: float) -> bool:
         """Take note that SageMaker is asked about the job; False when that was done less than ``every_s`` before."""

@@ -55,7 +55,7 @@ class CollectorArguments:
 
 
 def collector_arguments(
-    profile: ProfilerConfig | str, rules: Iterable[AnyRule] = (), **tagged: Any
+    profile: ProfilerConfig | str, rules: Iterable[AnyRule] = (), *, requirement: str = REQUIREMENT, **tagged: Any
 ) -> CollectorArguments:
     """Return what a launch needs so that the collector writes the job's profile.
 
@@ -65,13 +65,17 @@ def collector_arguments(
         Where to and how often, or only where to: below the bucket that the stack's output ProfilerOutputUri names.
     rules : iterable
         Of `rule_configs`, bare or in `ProfilerRule.sagemaker`; what they were given becomes tags.
+    requirement : str
+        Where the collector's wheel of a release lies, which no package index has: an HTTPS URL, or a path as
+        ``requirements.txt`` needs it. Any other text is the line of ``requirements.txt`` as it is.
     **tagged
         ``stop_on_fire``, ``framework_metrics``, ``settings`` and ``others``, as in `tags`.
 
     Raises
     ------
     RuleConfigError, LaunchConfigError
-        As `tags`; also when the profile has no place, is switched off, or asks for more than system metrics.
+        As `tags`; also when the profile has no place, is switched off, or asks for more than system metrics, and when
+        ``requirement`` is a wheel that pip cannot fetch.
     """
     config = ProfilerConfig(s3_output_path=profile) if isinstance(profile, str) else profile
     place = config.s3_output_path
@@ -83,4 +87,16 @@ def collector_arguments(
         raise LaunchConfigError(_WHERE, "framework_profile_params", config.framework_profile_params, expected)
     interval = config.system_monitor_interval_millis or _DEFAULT_INTERVAL_MS
     environment = {"TRAINGUARD_OUTPUT": place, "TRAINGUARD_INTERVAL_MS": str(interval)}
-    return CollectorArguments(environment, REQUIREMENT, tags(*rules, profile_path=place, **tagged))
+    line = _requirement_line(requirement)
+    return CollectorArguments(environment, line, tags(*rules, profile_path=place, **tagged))
+
+
+def _requirement_line(given: str) -> str:
+    """Return the line of ``requirements.txt`` for a wheel's URL or path, or a line as it is."""
+    line = given.strip()
+    if not line or "\n" in line or (line.startswith("s3://")):
+        expected = "one line of requirements.txt, or an HTTPS URL or a path of the collector's wheel"
+        raise LaunchConfigError(_WHERE, "requirement", given, expected)
+    if not line.endswith(".whl") or " @ " in line:
+        return line
+    return f"{REQUIREMENT} @ {line}" if "://" in line else f"{line}[s3]"

@@ -120,7 +120,12 @@ class NodeEvaluator:
         """Whether the work is messages alone that the session may drop; one that was delivered before is not."""
         if work.repeated or work.modified_before is not None:
             return False
-        return session.defers(work.messages, every_s=job.policy.evaluation_every_s, now=self._timing.now())
+        return session.defers(
+            work.messages,
+            every_s=job.evaluation_every_s,
+            now=self._timing.now(),
+            in_turn=job.is_evaluated_in_turn,
+        )
 
     def _place_of(self, name: str) -> tuple[str, ProfileRoot] | None:
         description = self._training_jobs.describe(name)

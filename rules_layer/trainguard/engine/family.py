@@ -51,7 +51,7 @@ class ObjectKey(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvents:
-    """Which new objects of a bucket EventBridge lets through for a family.
+    """Which new objects of a bucket are brought to a family: those that EventBridge lets through, or `admits`.
 
     EventBridge refuses a rule when more than about ten beginnings of its ``wildcards`` could match one key at once: two
     wildcards with three free parts each make eight. ``ends`` are suffixes. Both let look-alikes through:
@@ -60,6 +60,10 @@ class ObjectEvents:
 
     wildcards: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+
+    def admits(self, key: str) -> bool:
+        """Return whether EventBridge would let an object through by its key."""
+        return key.endswith(self.ends) or any(_matches(wildcard, key) for wildcard in self.wildcards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +206,10 @@ class Families:
             raise ForeignKeyError(key.node_kind, f"family {key.family} is unknown, expected one of {known}")
         return family
 
+    def admits(self, key: str) -> bool:
+        """Return whether any family's events let an object through; one whose key none reads may be among them."""
+        return any(family.events.admits(key) for family in self)
+
     def parse_key(self, key: str) -> ObjectKey | EndKey:
         """Read the key of an object of any family; raises ForeignKeyError when it is of none."""
         check_key(key)
@@ -254,6 +262,22 @@ class Families:
             own=own,
             state=_own_state(own),
         )
+
+
+def _matches(wildcard: str, key: str) -> bool:
+    """Return whether a key matches, in a time that grows with its length: ``*`` stands for any characters."""
+    first, *parts = wildcard.split("*")
+    if not parts:
+        return key == wildcard
+    if not key.startswith(first):
+        return False
+    at = len(first)
+    for part in parts[:-1]:
+        found = key.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(key) - len(parts[-1]) >= at and key.endswith(parts[-1])
 
 
 def _streams(family: Family, records: Mapping[StreamKey, NodeRecord], plan: RulePlan) -> Mapping[StreamKey, Stream]:

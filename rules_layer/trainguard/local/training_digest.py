@@ -1,21 +1,18 @@
-"""What a report shows of a job's training: its debug-output, or its files of scalars where it has none."""
-
-from dataclasses import replace
+"""What a report shows of a job's training: its debug-output, and its files of scalars."""
 
 from trainguard.engine.family import ObjectSource
 from trainguard.errors import RunMissingError
 from trainguard.families.training.family import TRAINING_HEALTH
 from trainguard.families.training.keys import SCALARS
-from trainguard.families.training.scalar_files import ScalarFiles
 from trainguard.families.training.scalar_session import state_of
 from trainguard.local.run_files import TrainingFiles
 from trainguard.local.training import EvaluatedTraining
-from trainguard.report.training.digest import Digester, TrainingDigest
+from trainguard.report.training.digest import TrainingDigest, joined
+from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.report.training.read import RunPart, read_on
+from trainguard.report.training.read_scalars import ScalarPart, read_scalars_on
 from trainguard.tensors.debug.keys import run_files
-from trainguard.tensors.files import BucketFiles
 from trainguard.tensors.scalars.names import ScalarNames
-from trainguard.tensors.scalars.reading import read_sources, scalar_steps
 
 
 def digest_training(
@@ -36,34 +33,32 @@ def digest_training(
     Returns
     -------
     TrainingDigest or None
-        None of a debug-output without a collections file that can be read.
+        None of a debug-output without a collections file that can be read, and no scalars beside it.
     """
+    scalars = _of_scalars(training, done, names) if training.scalars else TrainingDigest()
     if not training.tensors:
-        return _of_scalars(training, done, names)
+        return scalars
     files = run_files(training.objects, training.bucket, training.root)
     checks = [each.state.first for rules in done.streams for each in rules if each.state is not None]
     wanted = {check.tensor for check in checks if check is not None and check.tensor is not None}
     try:
-        return read_on(files, job, RunPart(), wanted=wanted, ended=training.ended).digest
+        tensors = read_on(files, job, RunPart(), wanted=wanted, confusion=_confusion(done), ended=training.ended).digest
     except RunMissingError:
-        return None
+        return scalars if scalars.steps else None
+    return joined(tensors, scalars)
+
+
+def _confusion(done: EvaluatedTraining) -> dict[str, str]:
+    given = [each.parameters for rules in done.streams for each in rules if each.rule.name == CONFUSION]
+    return names_of(given[0]) if given else {}
 
 
 def _of_scalars(training: TrainingFiles, done: EvaluatedTraining, names: ScalarNames) -> TrainingDigest:
     source = ObjectSource(training.objects, training.bucket, training.root, TRAINING_HEALTH.object_cap_bytes)
-    folder = training.root.folder
-    listed = ScalarFiles(source).listed()
-    placed = {name: each.listed.key.removeprefix(folder) for name, each in listed.items()}
-    found = [(replace(each.key.file, name=placed[name]), each.listed.last_modified) for name, each in listed.items()]
     until = {
-        placed[name]: step
+        name: step
         for record in done.records
         if record.key.stream == SCALARS
         for name, step in state_of(record).other_runs.items()
-        if name in placed
     }
-    reading = read_sources(BucketFiles(training.objects, training.bucket, folder), found, names, until=until)
-    digester = Digester()
-    for step in scalar_steps(reading, names):
-        digester.fold(step)
-    return digester.done()
+    return read_scalars_on(source, ScalarPart(), names, until=until).digest

@@ -24,9 +24,8 @@ from trainguard.report.not_collected import not_collected
 from trainguard.report.rule_entries import rule_entries
 from trainguard.report.training.build import training_report
 from trainguard.report.training.digest import TrainingDigest
-from trainguard.report.training.fires import first_fires
+from trainguard.report.training.fires import RuleFires, rule_fires
 from trainguard.report.verdict import verdict_of
-from trainguard.rules.training.step_rule import Check
 from trainguard.rules.units import counted
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
@@ -38,12 +37,12 @@ from trainguard.timestamps import iso_time
 class BuiltReport:
     """A report, and beside it the five-field files of the managed service, by their names.
 
-    ``fires`` holds by rule over training the first check that fired.
+    ``fires`` holds by rule over training where it fired.
     """
 
     report: Report
     managed: Mapping[str, bytes]
-    fires: Mapping[str, Check] = field(default_factory=dict)
+    fires: Mapping[str, RuleFires] = field(default_factory=dict)
 
     def with_training(self, digest: TrainingDigest) -> "BuiltReport":
         """Return the report, of scope ``full``, with what the job's tensors and scalars show."""
@@ -107,7 +106,7 @@ def build_report(
         kernels=kernel_report(judged),
         timelines=_timelines(judged, findings, digests, missing) if digests else None,
     )
-    return BuiltReport(report, managed_files(judged.verdicts, judged.plan), first_fires(judged))
+    return BuiltReport(report, managed_files(judged.verdicts, judged.plan), rule_fires(judged))
 
 
 def _timelines(

@@ -1,10 +1,13 @@
 """Which finding is the thing to change, what stands or falls with it, and what it looks like in words."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from trainguard.engine.verdicts.findings import EXPLAINED_SHARE, RankedFinding
+from trainguard.engine.verdicts.explanations import EXPLAINED_SHARE
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.engine.verdicts.joint_loss import joint_nodes
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
 from trainguard.rules.units import show_percent
@@ -28,18 +31,37 @@ def other_roots(root: RankedFinding, findings: Sequence[RankedFinding]) -> list[
     return [finding for finding in findings if finding.explained_by is None and finding.rule != root.rule]
 
 
-def wasted_share(group: Sequence[RankedFinding], nodes: int) -> float | None:
-    """Return the share, 0 to 1, of the nodes' paid time that a group has wasted; None where no rule can say.
+def wasted_share(finding: RankedFinding, nodes: int) -> float | None:
+    """Return the share, 0 to 1, of the nodes' paid time that a finding has wasted; None where no rule can say.
 
-    Findings that explain one another see the same loss from different sides, so the largest counts. Of a symptom that
-    others explain in part, what is left counts: it stands for that alone.
+    Of a cause that is what it explains, too; of a symptom that others explain in part, what is left.
     """
-    wasted = [
-        finding.wasted_nodes * (1.0 - finding.explained_share if finding.explained_by is None else 1.0)
-        for finding in group
-        if finding.wasted_nodes is not None
-    ]
-    return min(max(wasted) / nodes, 1.0) if wasted and nodes else None
+    wasted = finding.wasted_nodes if finding.explained_by is not None else finding.charged_nodes
+    return None if wasted is None else min(wasted / nodes, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What the findings of a job that nothing explains have cost: ``rules`` names those that cost anything.
+
+    ``share`` is that of all of them together, ``own`` that of the gravest: shares, 0 to 1, of the nodes' paid time.
+    """
+
+    rules: tuple[str, ...]
+    share: float
+    own: float
+
+
+def charge_of(root: RankedFinding, findings: Sequence[RankedFinding], judged: EvaluatedJob) -> Charge | None:
+    """Return what a job's findings have cost; None of a risk that has cost nothing yet."""
+    own = wasted_share(root, judged.account.nodes)
+    roots = [root, *other_roots(root, findings)]
+    together = joint_nodes(roots, judged.streams.watermark_s)
+    if own is None or together is None:
+        return None
+    share = max(min(together / judged.account.nodes, 1.0), own)
+    rules = tuple(each.rule for each in roots if each.charged_nodes) if share > own else (root.rule,)
+    return Charge(rules, share, own)
 
 
 def looks_low(group: Sequence[RankedFinding]) -> bool:
@@ -50,9 +72,10 @@ def looks_low(group: Sequence[RankedFinding]) -> bool:
 
 def joined_with(use: str, finding: RankedFinding, verdict: Verdict, hint: str | None = None) -> str:
     """Say how busy the GPUs were and, as its reason, what was found; ``hint`` is what may be behind low GPUs."""
-    if finding.symptom == LOW_GPUS:
+    words = in_words(finding, verdict)
+    if finding.symptom == LOW_GPUS and NO_REASON in words:
         return f"{use}, {NO_REASON if hint is None else hint}"
-    return f"{use}, because {in_words(finding, verdict)}"
+    return f"{use}, because {words}"
 
 
 def hint_of(finding: RankedFinding, quiet: Mapping[str, tuple[int, int]]) -> str | None:

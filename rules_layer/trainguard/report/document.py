@@ -59,9 +59,10 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     ``affected_share`` (of the worst node's judged time) and ``wasted_share`` (of the paid time of all nodes) are from 0
     to 1. ``explained_by`` names the rule whose finding is the cause of this one, ``explained_share`` (0 to 1) is the
-    part of its loss for which some rule names a cause. ``episodes`` are the newest times at
-    which its condition held, oldest first; ``earlier_episodes`` counts those before them. Each names 512 nodes and GPUs
-    at most; ``names_left_out`` counts those beyond.
+    part of its loss for which some rule names a cause. ``reasons`` is the part of it (0 to 1) that each of these rules
+    accounts for; no two overlap. ``episodes`` are the newest times at which its condition held, oldest first;
+    ``earlier_episodes`` counts those before them. Each names 512 nodes and GPUs at most; ``names_left_out`` counts
+    those beyond.
     """
 
     rule: str
@@ -78,6 +79,7 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     cost: Money | None
     explained_by: str | None
     explained_share: float = 0.0
+    reasons: dict[str, float] = msgspec.field(default_factory=dict)
     episodes: list[EpisodeEntry] = msgspec.field(default_factory=list)
     earlier_episodes: int = 0
     names_left_out: int = 0

@@ -65,9 +65,19 @@ class EvaluatedJob:
         return None if until is None or self.started_at is None else max(until - self.started_at, 0.0)
 
     @property
+    def profiled(self) -> bool:
+        """Whether any profile of the job was read."""
+        return bool(self.profiler.nodes)
+
+    @property
     def gpus(self) -> int:
         """How many GPUs wrote metrics, all nodes together."""
         return sum(len(stream.state.gpu_names) for stream in self.profiler.system.values())
+
+    @property
+    def mig_instances(self) -> int:
+        """How many instances of partitioned GPUs wrote metrics, all nodes together."""
+        return sum(len(stream.state.mig_names) for stream in self.profiler.system.values())
 
     @property
     def interval_s(self) -> float:

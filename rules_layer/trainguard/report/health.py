@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.engine.verdicts.severity import severity_of
+from trainguard.families.training.keys import TRAINING
 from trainguard.finding import Severity
+from trainguard.pricing.cost import Bill
 from trainguard.report.causes import (
     between_steps,
     group_of,
@@ -27,6 +30,8 @@ from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent
 
 NAMED_EPISODES = 3
+LEARNING = "training/NotLearning"
+"""The rule that has to judge the losses of a job without a profile before the job is called healthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +54,40 @@ def health_of(judged: EvaluatedJob, rules: Judged, root: RankedFinding | None) -
         found = f"Nothing wrong was found by {_rules(rules.judged)}, {_but(judged)}: {missing}"
         parts = [found, *([use] if use else []), *([left.sentence] if left else []), *_paused(judged)]
         return Health("unknown", f"{'; '.join(parts)}.")
-    why = "" if judged.gpus else ", as it has no GPUs that wrote metrics"
-    others = f" ({_rules(rules.not_applicable, 'does', 'do')} not apply{why})" if rules.not_applicable else ""
+    others = _not_applicable(judged, rules)
+    if not (judged.profiled or LEARNING in rules.judged):
+        found = f"Nothing wrong was found by {_rules(rules.judged)}, but no rule could judge losses or a profile"
+        return Health("unknown", f"{found}{others}.")
     found = _rules(rules.judged, "found", "found") if judged.ended else _rules(rules.judged, "finds", "find")
     if left is not None:
         said = [f"{_idle(judged)}: {found} nothing wrong{others}", *([use] if use else []), left.sentence]
         said += _paused(judged)
         return Health("attention", f"{'; '.join(said)}.")
-    healthy = f"This job {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
+    what = "This job" if judged.profiled else "Training"
+    healthy = f"{what} {'was' if judged.ended else 'is'} healthy: {found} nothing wrong"
     said = [f"{healthy}{others}, and {use}" if use else f"{healthy}{others}", *_paused(judged)]
     return Health("healthy", f"{'; '.join(said)}.")
+
+
+def _not_applicable(judged: EvaluatedJob, rules: Judged) -> str:
+    """Say in brackets how many rules do not apply, and why; empty where all do."""
+    training = [rule for rule in rules.not_applicable if spec_of(rule).family == TRAINING]
+    others = [rule for rule in rules.not_applicable if spec_of(rule).family != TRAINING]
+    parts = []
+    if others:
+        lacks = "its GPUs are partitioned (MIG)" if judged.mig_instances else "it has no GPUs that wrote metrics"
+        why = "" if judged.gpus else f", as {lacks}"
+        parts.append(f"{_rules(others, 'does', 'do')} not apply{why if judged.profiled else ', without a profile'}")
+    if training:
+        checked = "it checks" if len(training) == 1 else "they check"
+        parts.append(f"{_rules(training, 'lacks', 'lack')} the steps or values that {checked}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> Health:
     """Name the findings that nothing explains, the most severe first, and what no finding accounts for."""
     group, left = group_of(root, judged.findings), unexplained(judged)
-    level, opening = _opening(judged, root, group)
+    level, opening = _opening(judged, root)
     named = f"{_found(judged, root, group)} ({root.rule}, {_marked(root, judged)})"
     others = other_roots(root, judged.findings)
     also = [f"also found: {listed([f'{each.rule} ({_marked(each, judged)})' for each in others])}"] if others else []
@@ -80,7 +103,11 @@ def _with_findings(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> 
 def _paused(judged: EvaluatedJob) -> list[str]:
     """Say how much of the job the rules on utilization did not look at, where that is much."""
     share = left_out(judged)
-    return [] if share is None else [f"{show_percent(100.0 * share)} of its points were left out as pauses"]
+    if share is None:
+        return []
+    bill = judged.account.bill()
+    cost = f" ({show_money(share * bill.spent, bill.currency)})" if isinstance(bill, Bill) else ""
+    return [f"{show_percent(100.0 * share)} of its points were left out as pauses{cost}"]
 
 
 def _idle(judged: EvaluatedJob) -> str:
@@ -94,15 +121,20 @@ def _too_late(judged: EvaluatedJob, rules: Judged, root: RankedFinding) -> list[
     return [f"{listed(rules.pending)} had too little data for a verdict"]
 
 
-def _opening(judged: EvaluatedJob, root: RankedFinding, group: Sequence[RankedFinding]) -> tuple[Level, str]:
+def _opening(judged: EvaluatedJob, root: RankedFinding) -> tuple[Level, str]:
     if not (root.ongoing or judged.ended):
         return "attention", "Nothing is seen of it now, but earlier in this job"
     tense = "was" if judged.ended else "is"
-    if wasted_share(group, judged.account.nodes) is None:
+    if wasted_share(root, judged.account.nodes) is None:
         return "attention", f"This job {tense} at risk:"
-    if root.finding.severity is Severity.LOW:
+    if _severity_of_all(judged.findings) is Severity.LOW:
         return "attention", f"This job {'had' if judged.ended else 'has'} a small fault:"
     return "unhealthy", f"This job {tense} not healthy:"
+
+
+def _severity_of_all(findings: Sequence[RankedFinding]) -> Severity:
+    """Return how grave the losses of a job are together: several small faults are no small fault."""
+    return severity_of(sum(each.score for each in findings if each.charged_nodes is not None))
 
 
 def _found(judged: EvaluatedJob, root: RankedFinding, group: Sequence[RankedFinding]) -> str:
@@ -138,9 +170,9 @@ def _marked(ranked: RankedFinding, judged: EvaluatedJob) -> str:
     where = f", on {affected:,} of {of:,} nodes" if affected < of else ""
     over = ", over before the end" if judged.ended else ", over now"
     parts = [f"{ranked.finding.severity}{where}{'' if ranked.ongoing else over}", *_when(ranked)]
-    lost = [episode for episode in ranked.unexplained if episode.cost is not None]
-    if lost:
-        parts.append(show_money(sum(each.cost or 0.0 for each in lost), lost[0].currency or ""))
+    share, bill = wasted_share(ranked, judged.account.nodes), judged.account.bill()
+    if ranked.unexplained and share is not None and isinstance(bill, Bill):
+        parts.append(show_money(share * bill.spent, bill.currency))
     return ", ".join(parts)
 
 

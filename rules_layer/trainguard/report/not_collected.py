@@ -76,7 +76,15 @@ def _framework(judged: EvaluatedJob) -> Iterator[NotCollected]:
 
 
 def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:
-    without = [node for node in judged.system_nodes if not judged.profiler.system[node].state.gpu_names]
+    states = {node: judged.profiler.system[node].state for node in judged.system_nodes}
+    parted = [node for node, state in states.items() if state.mig_names and not state.gpu_names]
+    if parted:
+        yield NotCollected(
+            what=f"GPU utilization of {listed(parted)}",
+            unknown="How busy the GPUs are: they are partitioned (MIG), and NVML does not measure utilization then.",
+            how="Nothing. Memory of each instance is collected, and since Hopper its SM activity, which rules judge.",
+        )
+    without = [node for node, state in states.items() if not (state.gpu_names or state.mig_names)]
     if without:
         yield NotCollected(
             what="GPU metrics" if not judged.gpus else f"GPU metrics of {listed(without)}",

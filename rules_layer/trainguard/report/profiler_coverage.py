@@ -155,7 +155,9 @@ class ProfilerReport:
         nodes, framework = judged.system_nodes, judged.framework_nodes
         parts = []
         if nodes:
-            gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else " without GPUs"
+            instances = judged.mig_instances
+            lacking = f" with {counted(instances, 'instance')} of partitioned GPUs" if instances else " without GPUs"
+            gpus = f" with {counted(judged.gpus, 'GPU')}" if judged.gpus else lacking
             parts.append(
                 f"system metrics of {counted(len(nodes), 'node')}{gpus}, {minutes_covered(judged)} of their minutes, "
                 f"a point every {judged.interval_s:g} s"

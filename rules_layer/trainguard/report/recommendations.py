@@ -20,7 +20,8 @@ def recommendation(verdict: Verdict, judged: EvaluatedJob) -> str | None:
     if status is Status.ERROR:
         return _of_error(verdict, judged)
     if result.advice is not None:
-        return result.advice
+        explained = next((each for each in judged.findings if each.rule == verdict.rule and each.explained_by), None)
+        return result.advice if explained is None else explained.finding.advice
     return _SAID[status](verdict, judged) if status in _SAID else None
 
 

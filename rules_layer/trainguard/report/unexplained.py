@@ -32,9 +32,10 @@ class Unexplained:
     @property
     def sentence(self) -> str:
         """Say what is not explained, when and where."""
-        times = listed([clock_times(iso_time(start), iso_time(end)) for start, end in self.spans[:NAMED_SPANS]])
+        shown = [clock_times(iso_time(start), iso_time(end)) for start, end in self.spans[:NAMED_SPANS]]
         more = len(self.spans) - NAMED_SPANS
-        also = f" and {more} times more" if more > 0 else ""
+        times = listed(shown) if more <= 0 else ", ".join(shown)
+        also = "" if more <= 0 else " and once more" if more == 1 else f" and {more} times more"
         money = "" if self.lost is None else f", {self.lost}"
         return (
             f"no rule says why the GPUs of {listed(self.nodes)} were less than {LOW_USE:.0f} % busy {times}{also} "

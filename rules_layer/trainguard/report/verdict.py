@@ -3,7 +3,7 @@
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.pricing.cost import Bill
 from trainguard.records import Status
-from trainguard.report.causes import group_of, lies_between_steps, root_of, wasted_share
+from trainguard.report.causes import charge_of, lies_between_steps, root_of
 from trainguard.report.document import Level, Verdict
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged, unjudged
@@ -24,17 +24,17 @@ _BETWEEN_STEPS = (
 def verdict_of(judged: EvaluatedJob) -> Verdict:
     """Say of a job what matters most."""
     root, rules = root_of(judged.findings), unjudged(judged)
-    share = None if root is None else wasted_share(group_of(root, judged.findings), judged.account.nodes)
+    charge = None if root is None else charge_of(root, judged.findings, judged)
     health = health_of(judged, rules, root)
     bill = judged.account.bill()
     return Verdict(
         health=health.sentence,
         change=_without_finding(judged, rules, health.level) if root is None else _with_finding(judged, root),
-        cost=cost_sentence(judged, root, share, rules),
+        cost=cost_sentence(judged, root, charge, rules),
         level=health.level,
         rule=None if root is None else root.rule,
-        wasted_share=share,
-        lost=round(share * bill.spent, 2) if share is not None and isinstance(bill, Bill) else None,
+        wasted_share=None if charge is None else charge.share,
+        lost=round(charge.share * bill.spent, 2) if charge is not None and isinstance(bill, Bill) else None,
     )
 
 

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.pricing.cost import Bill, Unpriced
+from trainguard.report.causes import Charge
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import low_use
-from trainguard.report.phrasing import show_money, show_share
+from trainguard.report.phrasing import listed, show_money, show_share
+from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
 from trainguard.rules.spec import Loss
 from trainguard.rules.units import show_percent
@@ -47,10 +49,10 @@ class _Waste:
         if isinstance(self.bill, Unpriced):
             return ""
         hourly, currency = share * self.bill.hourly * self.bill.nodes, self.bill.currency
-        return f", and {show_money(DAY_H * hourly, currency)} a day ({show_money(hourly, currency)} an hour) {how_long}"
+        return f"{show_money(DAY_H * hourly, currency)} a day ({show_money(hourly, currency)} an hour) {how_long}"
 
 
-def cost_sentence(judged: EvaluatedJob, root: RankedFinding | None, share: float | None, rules: Judged) -> str:
+def cost_sentence(judged: EvaluatedJob, root: RankedFinding | None, charge: Charge | None, rules: Judged) -> str:
     """Say what leaving things as they are costs.
 
     Parameters
@@ -58,36 +60,44 @@ def cost_sentence(judged: EvaluatedJob, root: RankedFinding | None, share: float
     judged : EvaluatedJob
     root : RankedFinding or None
         The thing to change.
-    share : float or None
-        Share, 0 to 1, of the nodes' paid time that it and what it explains have wasted; None for a risk.
+    charge : Charge or None
+        What it and the others have cost; None for a risk.
     rules : Judged
         What became of the rules.
     """
     bill = judged.account.bill()
     if root is None:
         return _without_finding(bill, judged, rules)
-    if share is None:
+    if charge is None and not judged.profiled:
+        return f"It is a risk; without a profile TrainGuard cannot say what it costs; {_spent(bill, judged)}."
+    if charge is None:
         nothing = "It cost nothing" if judged.ended else "Leaving it has cost nothing yet"
         return f"{nothing} that the profile shows, but it is a risk; {_spent(bill, judged)}."
-    return _of_waste(_Waste(share, bill, _all_have_gpus(judged)), judged, root)
+    return _of_waste(_Waste(charge.share, bill, _all_have_gpus(judged)), charge, judged, root)
 
 
-def _of_waste(waste: _Waste, judged: EvaluatedJob, root: RankedFinding) -> str:
+def _of_waste(waste: _Waste, charge: Charge, judged: EvaluatedJob, root: RankedFinding) -> str:
+    several = len(charge.rules) > 1
+    who = f"{listed(charge.rules)} together" if several else "It"
     if judged.ended:
-        return f"It cost {waste.amount}: {waste.money(ended=True)}; {NEXT_TIME}."
-    so_far = f"{waste.amount}: {waste.money(ended=False)}"
+        return f"{who} cost {waste.amount}: {waste.money(ended=True)}; {NEXT_TIME}."
+    so_far = f"{who} {'have' if several else 'has'} cost {waste.amount}: {waste.money(ended=False)}"
     if not root.ongoing:
-        return f"It has cost {so_far}; it is over and costs no more."
-    loss = _loss_from_now(waste, judged, root)
+        return f"{so_far}; {'they are over and cost' if several else 'it is over and costs'} no more."
+    loss = _loss_from_now(charge.own, judged, root)
     if loss is None:
-        return f"It has cost {so_far}; {NEXT_TIME}."
-    return f"Leaving it costs {so_far}{waste.rate(loss.share, loss.until)}."
+        return f"{so_far}; {NEXT_TIME}."
+    rate = waste.rate(loss.share, loss.until)
+    if several:
+        return f"{so_far}{f'; leaving {root.rule} costs {rate}' if rate else ''}."
+    left = f"{waste.amount}: {waste.money(ended=False)}"
+    return f"Leaving it costs {left}{f', and {rate}' if rate else ''}."
 
 
-def _loss_from_now(waste: _Waste, judged: EvaluatedJob, root: RankedFinding) -> Loss | None:
+def _loss_from_now(own: float, judged: EvaluatedJob, root: RankedFinding) -> Loss | None:
     """Return what a finding wastes from now on: as its rule says, else what it has wasted so far; None for nothing."""
     verdict, said = judged.verdict_of(root.rule), spec_of(root.rule).loss_from_now
-    return Loss(waste.share, "at this rate") if verdict is None or said is None else said(verdict.result)
+    return Loss(own, "at this rate") if verdict is None or said is None else said(verdict.result)
 
 
 def _all_have_gpus(judged: EvaluatedJob) -> bool:
@@ -96,9 +106,14 @@ def _all_have_gpus(judged: EvaluatedJob) -> bool:
 
 
 def _without_finding(bill: Bill | Unpriced, judged: EvaluatedJob, rules: Judged) -> str:
-    spent = _spent(bill, judged)
+    spent, left = _spent(bill, judged), unexplained(judged)
+    if rules.judged and not judged.profiled:
+        return f"Without a profile TrainGuard cannot say what was wasted; {spent}."
     if not rules.judged:
         return f"The waste is unknown; {spent}."
+    if left is not None:
+        cost = "" if left.lost is None else f" ({left.lost})"
+        return f"Time for which no rule has a reason is {show_share(left.share)} of the paid time{cost}; {spent}."
     if rules.complete:
         return f"Nothing that was found costs anything; {spent}."
     use = low_use(judged) if rules.blind_to_gpus and isinstance(bill, Bill) else None

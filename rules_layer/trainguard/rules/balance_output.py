@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from trainguard.rules.balance_stopped import STOPPED
 from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.details import Details
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
@@ -18,6 +19,7 @@ NEVER_USED_PERCENT = 1.0
 """A mean below it is that of a GPU without a process."""
 
 LONG_WAIT_S = 7_200.0
+THE_JOB = "the job"
 REMEDY = (
     "split data and model evenly (one process a GPU, equal shards, equal batches), and do not let one process also "
     "load, gather or evaluate for the others"
@@ -69,17 +71,17 @@ def sentence_of_gap(behind: Behind) -> str:
     """Say how busy both were over the window."""
     low, high = (float(behind.gaps.means[index]) for index in (behind.gaps.worst, behind.gaps.busiest))
     return (
-        f"over the last {behind.gaps.minutes} min {behind.name} is at {show_percent(low)} on average, "
+        f"over {behind.gaps.minutes} min {behind.name} is at {show_percent(low)} on average, "
         f"{behind.busiest} at {show_percent(high)}: {show_percentage_points(behind.gap)} behind the busiest (threshold "
         f"{show_number(WIDE_GAP)})"
     )
 
 
-def advice_on_gap(behind: Behind, wasted: float) -> str:
-    """Say what it cost that all sides stay behind the busiest, and what to do."""
+def advice_on_gap(behind: Behind) -> str:
+    """Say what to do about sides that stay behind the busiest."""
     share = float(behind.gaps.behind.mean())
     never = float(behind.gaps.means[behind.gaps.worst]) < NEVER_USED_PERCENT
-    return _advice(share, wasted, behind.paid, behind.name if never else None, behind.remedy)
+    return _advice(share, behind.paid, behind.name if never else None, behind.remedy)
 
 
 def sentence_of(pair: Pair, threshold: float) -> str:
@@ -95,19 +97,20 @@ def too_close(least: float) -> str:
     return f", but their means differ by less than {show_number(least)} percentage points"
 
 
-def advice_on(pair: Pair, behind: float, wasted: float) -> str:
-    """Say what it cost that all sides stay ``behind`` the busiest, 0 to 1, and what to do."""
+def advice_on(pair: Pair, behind: float) -> str:
+    """Say what to do about sides that stay ``behind`` the busiest by so much, 0 to 1."""
     unused = pair.name if pair.mean < NEVER_USED_PERCENT else None
-    return _advice(behind, wasted, pair.paid, unused, pair.remedy)
+    return _advice(behind, pair.paid, unused, pair.remedy)
 
 
-def _advice(behind: float, wasted: float, paid: str, unused: str | None, remedy: str) -> str:
-    cost = (
-        f"Together they do {show_percent(100.0 * behind)} less than at the pace of the busiest, which cost "
-        f"{show_percent(100.0 * wasted)} of the time paid for {paid}"
-    )
+def _advice(behind: float, paid: str, unused: str | None, remedy: str) -> str:
     start = f"let a process use {unused}, or pay for less; " if unused is not None else ""
-    return f"{cost}: {start}{remedy}."
+    said = f"{start}{remedy}"
+    whose = "the nodes of the job" if paid == THE_JOB else f"the GPUs of {paid}"
+    return (
+        f"{said[0].upper()}{said[1:]}. At the pace of the busiest, {whose} together would do "
+        f"{show_percent(100.0 * behind / (1.0 - behind) if behind < 1.0 else 0.0)} more."
+    )
 
 
 def warming_up_reason(view: NodeView, points: int, needed: int) -> str:
@@ -138,5 +141,8 @@ def shown_distances(
 
 def clause_of(result: RuleResult, nodes: int) -> str:
     """Say what was found on a job of so many nodes."""
+    name, found, _ = result.reason.partition(STOPPED)
+    if found and result.worst is not None:
+        return f"{name.rpartition(': ')[2]} stopped working"
     across_nodes = nodes > 1 and "/" not in (result.worst or "")
     return f"the {'nodes' if across_nodes else 'GPUs'} did not share the work evenly"

@@ -4,12 +4,13 @@ The counts of the whole job show an imbalance once it makes up about half of it.
 and by the means alone: a GPU that idles four tenths of its time has most of its values in common with the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from trainguard.rules.balance_times import FINE_BLOCKS, FINE_S, FineMeans
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 BLOCK_S = 600.0
@@ -31,7 +32,7 @@ SURE = 4.0
 
 
 class Block(msgspec.Struct, array_like=True):
-    """Ten minutes of a node: their number since the epoch, points and sum (percent) of each GPU, all squares' sum."""
+    """A stretch of a node: its number since the epoch, points and sum (percent) of each GPU, all squares' sum."""
 
     number: int
     points: list[int]
@@ -40,10 +41,11 @@ class Block(msgspec.Struct, array_like=True):
 
 
 class BalanceWindow(msgspec.Struct, array_like=True):
-    """The newest blocks, oldest first.
+    """The newest blocks of ten minutes, oldest first.
 
     ``since`` is when the imbalance of now began, epoch seconds; ``lost`` is what was lost while one held, in hundredths
     of a percent of the node's GPUs, summed over points, ``seen`` in how many of the ``judged`` points one held.
+    ``fine`` are the newest stretches of three minutes, ``counted_to`` is up to when ``lost`` is counted, epoch seconds.
     """
 
     blocks: list[Block] = msgspec.field(default_factory=list)
@@ -51,30 +53,20 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     lost: int = 0
     seen: int = 0
     judged: int = 0
+    fine: list[Block] = msgspec.field(default_factory=list)
+    counted_to: float | None = None
 
     def add(self, times: FloatArray, utilization: FloatArray) -> None:
         """Add kept points: float64[T], float64[T, G]."""
-        numbers = np.floor(times / BLOCK_S).astype(np.int64)
-        for number in np.unique(numbers).tolist():
-            values = utilization[numbers == number]
-            if not self.blocks or self.blocks[-1].number < number:
-                self.blocks.append(Block(number, [], []))
-            block = self.blocks[-1]
-            block.points = _added(block.points, np.count_nonzero(~np.isnan(values), axis=0).astype(np.int64))
-            block.sums = _added(block.sums, np.rint(np.nansum(values, axis=0)).astype(np.int64))
-            block.squares += round(float(np.nansum(values**2)))
-        if self.blocks:
-            self.blocks = [each for each in self.blocks if each.number > self.blocks[-1].number - BLOCKS]
+        self.blocks = _with_points(self.blocks, times, utilization, (BLOCK_S, BLOCKS), squares=True)
+        self.fine = _with_points(self.fine, times, utilization, (FINE_S, FINE_BLOCKS), squares=False)
 
     def gaps(self, interval_s: float) -> "Gaps":
         """Compare the GPUs with the busiest of them."""
         gpus = len(self.blocks[-1].points) if self.blocks else 0
-        columns = [
-            np.array([_added(getattr(each, name), np.zeros(gpus, dtype=np.int64)) for each in self.blocks])
-            for name in ("points", "sums")
-        ]
-        points, sums = (column.reshape(len(self.blocks), gpus).astype(np.float64) for column in columns)
-        return Gaps.of([each.number for each in self.blocks], points, sums, self.variance, interval_s)
+        points, sums = _table(self.blocks, gpus)
+        fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))
+        return Gaps.of([each.number for each in self.blocks], points, sums, (self.variance, interval_s), fine)
 
     @property
     def variance(self) -> float:
@@ -86,39 +78,71 @@ class BalanceWindow(msgspec.Struct, array_like=True):
             within -= total**2 / number if number else 0.0
         return max(within, 0.0) / points if points else 0.0
 
-    def pooled(self) -> dict[int, tuple[int, int, int]]:
-        """Return by block the points of all GPUs, their sum, and the number of GPUs."""
-        return {
-            each.number: (sum(each.points), sum(each.sums), sum(points > 0 for points in each.points))
-            for each in self.blocks
-        }
-
-    def note(self, gaps: "Gaps", fresh: int) -> None:
-        """Take note of what the newest ``fresh`` points showed."""
-        if not gaps.judged.any():
+    def note(self, gaps: "Gaps", times: FloatArray, utilization: FloatArray) -> None:
+        """Take note of what the newest kept points showed: float64[T], float64[T, G]."""
+        if not gaps.judged.any() or not times.size:
             return
-        self.judged += fresh
+        self.judged += len(times)
         if not gaps.apart.any():
             self.since = None
             return
-        points = fresh
+        points, lost = len(times), gaps.lost_of(utilization)
         if self.since is None:
             self.since = gaps.since
-            points = fresh if self.seen else max(fresh, int(gaps.points.max()))
+            earlier = gaps.lost_since(self.since, self.counted_to)
+            points, lost = (max(points, earlier[0]), max(lost, earlier[1])) if earlier[0] else (points, lost)
         self.seen = min(self.seen + points, self.judged)
-        self.lost += round(1e4 * points * gaps.lost)
+        self.lost = max(self.lost + round(1e4 * lost), 0)
+        self.counted_to = float(times[-1])
 
 
 def gaps_across(windows: Sequence[BalanceWindow], interval_s: float) -> "Gaps":
     """Compare nodes, the GPUs of each taken together, with the busiest of them."""
-    nodes = [window.pooled() for window in windows]
-    newest = max((max(node, default=0) for node in nodes), default=0)
-    numbers = [number for number in range(newest - BLOCKS + 1, newest + 1) if any(number in node for node in nodes)]
+    numbers, points, sums = _pooled([window.blocks for window in windows], BLOCKS)
+    fine = FineMeans.of(*_pooled([window.fine for window in windows], FINE_BLOCKS))
+    variance = max((window.variance for window in windows), default=0.0)
+    return Gaps.of(numbers, points, sums, (variance, interval_s), fine)
+
+
+def _pooled(windows: Sequence[Sequence[Block]], newest: int) -> tuple[list[int], FloatArray, FloatArray]:
+    """Return the numbers of the ``newest`` blocks, and the points and sums of each node, float64[B, N], per GPU."""
+    nodes: list[Mapping[int, tuple[int, int, int]]] = [
+        {each.number: (sum(each.points), sum(each.sums), sum(points > 0 for points in each.points)) for each in blocks}
+        for blocks in windows
+    ]
+    last = max((max(node, default=0) for node in nodes), default=0)
+    numbers = [number for number in range(last - newest + 1, last + 1) if any(number in node for node in nodes)]
     table = np.array([[node.get(number, (0, 0, 0)) for node in nodes] for number in numbers], dtype=np.float64)
     table = table.reshape(len(numbers), len(nodes), 3)
     gpus = np.maximum(table[:, :, 2], 1.0)
-    variance = max((window.variance for window in windows), default=0.0)
-    return Gaps.of(numbers, table[:, :, 0] / gpus, table[:, :, 1] / gpus, variance, interval_s)
+    return numbers, table[:, :, 0] / gpus, table[:, :, 1] / gpus
+
+
+def _with_points(
+    blocks: list[Block], times: FloatArray, utilization: FloatArray, kept: tuple[float, int], *, squares: bool
+) -> list[Block]:
+    """Add kept points to blocks of so many seconds, and keep so many of the newest."""
+    length_s, most = kept
+    numbers = np.floor(times / length_s).astype(np.int64)
+    for number in np.unique(numbers).tolist():
+        values = utilization[numbers == number]
+        if not blocks or blocks[-1].number < number:
+            blocks.append(Block(number, [], []))
+        block = blocks[-1]
+        block.points = _added(block.points, np.count_nonzero(~np.isnan(values), axis=0).astype(np.int64))
+        block.sums = _added(block.sums, np.rint(np.nansum(values, axis=0)).astype(np.int64))
+        block.squares += round(float(np.nansum(values**2))) if squares else 0
+    return [each for each in blocks if each.number > blocks[-1].number - most]
+
+
+def _table(blocks: Sequence[Block], gpus: int) -> tuple[FloatArray, FloatArray]:
+    """Return points and sums of each GPU, float64[B, G]."""
+    columns = [
+        np.array([_added(getattr(each, name), np.zeros(gpus, dtype=np.int64)) for each in blocks], dtype=np.float64)
+        for name in ("points", "sums")
+    ]
+    points, sums = (column.reshape(len(blocks), gpus) for column in columns)
+    return points, sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +170,10 @@ class Gaps:
         The blocks, since the epoch.
     by_block : float64[B, N]
         Means by block, percent; NaN without points.
+    fine : FineMeans
+        Means by three minutes.
+    variance : float
+        Variance of one side's points, percent squared.
     """
 
     points: FloatArray
@@ -158,19 +186,30 @@ class Gaps:
     minutes: int
     numbers: tuple[int, ...]
     by_block: FloatArray
+    fine: FineMeans
+    variance: float
 
     @classmethod
     def of(
-        cls, numbers: Sequence[int], points: FloatArray, sums: FloatArray, variance: float, interval_s: float
+        cls,
+        numbers: Sequence[int],
+        points: FloatArray,
+        sums: FloatArray,
+        noise: tuple[float, float],
+        fine: FineMeans,
     ) -> "Gaps":
-        """Look at blocks: points and sums, float64[B, N]; ``variance`` is that of one side's points."""
+        """Look at blocks: points and sums, float64[B, N].
+
+        ``noise`` is the variance of one side's points, and the sampling interval in seconds.
+        """
+        variance, interval_s = noise
         total = points.sum(axis=0)
         judged: BoolArray = total >= max(MIN_WINDOW_POINTS, MIN_WINDOW_S / interval_s)
         means = _over(sums.sum(axis=0), total)
         nobody = np.zeros(total.size, dtype=np.bool_)
         minutes = round((numbers[-1] - numbers[0] + 1) * BLOCK_S / 60.0) if numbers else 0
         by_block = _over(sums, points)
-        blocks = tuple(numbers), by_block
+        blocks = tuple(numbers), by_block, fine, variance
         if np.count_nonzero(judged) < 2:
             return cls(total, means, judged, nobody, 0, None, False, minutes, *blocks)
         busiest = int(np.nanargmax(np.where(judged, means, -1.0)))
@@ -185,7 +224,10 @@ class Gaps:
         held = behind[:, apart].any(axis=1)
         broken = np.flatnonzero(~held)
         first = int(broken[-1]) + 1 if broken.size and broken[-1] + 1 < held.size else int(np.argmax(held))
-        return cls(total, means, judged, apart, busiest, BLOCK_S * numbers[first], first == 0, minutes, *blocks)
+        worst = int(np.argmin(np.where(apart, means, np.inf)))
+        stretch = fine.stretch(worst, [busiest], WIDE_GAP / 2.0, variance)
+        since = BLOCK_S * numbers[first] if stretch is None or stretch.begin is None else stretch.begin
+        return cls(total, means, judged, apart, busiest, since, first == 0, minutes, *blocks)
 
     def over_since(self, low: int, other: int | None = None) -> float | None:
         """Return when a side ceased to stay behind another, or all others together, epoch seconds; None if it does.
@@ -193,6 +235,9 @@ class Gaps:
         It has ceased once two blocks in a row do not show it. What the window does not show at all ceased before it.
         """
         others = [other] if other is not None else [side for side in range(self.means.size) if side != low]
+        stretch = self.fine.stretch(low, others, WIDE_GAP / 2.0, self.variance)
+        if stretch is not None and stretch.end is not None:
+            return stretch.end
         rest = _over(np.nansum(self.by_block[:, others], axis=1), (~np.isnan(self.by_block[:, others])).sum(axis=1))
         gaps = rest - self.by_block[:, low]
         seen = np.flatnonzero(~np.isnan(gaps))
@@ -203,17 +248,38 @@ class Gaps:
         return BLOCK_S * (self.numbers[int(seen[last[-1]])] + 1 if last.size else self.numbers[0])
 
     @property
+    def over(self) -> float | None:
+        """When all sides that stay behind over the window ceased to, epoch seconds; None while one does."""
+        ends = [self.over_since(side, self.busiest) for side in np.flatnonzero(self.apart).tolist()]
+        known = [end for end in ends if end is not None]
+        return max(known) if known and len(known) == len(ends) else None
+
+    def lost_of(self, utilization: FloatArray) -> float:
+        """Return what the sides that stay behind lost in points, float64[T, N], each of all judged sides: up to T."""
+        most = float(self.means[self.busiest])
+        gaps = utilization[:, [self.busiest]] - utilization[:, np.flatnonzero(self.apart)]
+        return float(np.nansum(gaps)) / most / max(int(np.count_nonzero(self.judged)), 1) if most > 0.0 else 0.0
+
+    def lost_since(self, since: float | None, counted_to: float | None) -> tuple[int, float]:
+        """Return over how many points, and how much by the same measure, was lost since then, as far as it is known.
+
+        What was counted up to ``counted_to``, epoch seconds, is not counted again.
+        """
+        begin = max(since or 0.0, 0.0 if counted_to is None else counted_to)
+        chosen = self.fine.starts >= begin
+        points = self.fine.points[chosen]
+        apart, most = np.flatnonzero(self.apart), float(self.means[self.busiest])
+        gaps = self.fine.means[chosen][:, [self.busiest]] - self.fine.means[chosen][:, apart]
+        lost = float(np.nansum(gaps * points[:, apart])) / most if most > 0.0 else 0.0
+        return int(points.max(axis=1, initial=0.0).sum()), lost / max(int(np.count_nonzero(self.judged)), 1)
+
+    @property
     def behind(self) -> FloatArray:
         """Share, 0 to 1, by which each judged side stays behind the busiest: float64[M]."""
         means = self.means[self.judged]
         most = float(means.max())
         share: FloatArray = 1.0 - means / most if most > 0.0 else np.zeros(means.size)
         return share
-
-    @property
-    def lost(self) -> float:
-        """Share, 0 to 1, of all judged sides that those which stay behind have lost."""
-        return float(self.behind[self.apart[self.judged]].sum()) / max(int(np.count_nonzero(self.judged)), 1)
 
     @property
     def worst(self) -> int:

@@ -5,10 +5,12 @@ from typing import Protocol
 
 import msgspec
 
+from trainguard.finding import clock_times
 from trainguard.rules.bottleneck_counts import Share, Tally
 from trainguard.rules.details import Details
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.units import counted, show_duration, show_percent
+from trainguard.rules.units import counted, show_percent
+from trainguard.timestamps import iso_time
 
 
 class ComparedClass(msgspec.Struct, frozen=True):
@@ -104,7 +106,7 @@ def sentence_of_minutes(share: Share, where: str, threshold: float, slowness: Sl
     return (
         f"in the minutes of {share.hits:,} of {counted(share.judged, 'point')} {where} ({show_percent(share.percent)}, "
         f"threshold {show_percent(threshold)}) the GPUs were below {show_percent(slowness.limit)} on average, at "
-        f"{show_percent(slowness.gpu)} of late, while {slowness.cause}."
+        f"{show_percent(slowness.gpu)} in the newest, while {slowness.cause}."
     )
 
 
@@ -131,6 +133,8 @@ def over(minutes: int) -> str:
     return f" The newest {minutes} min were free of it."
 
 
-def advice_on(remedy: str, view: NodeView, lost_s: float) -> str:
-    """Say what to do, and what the wait has cost."""
-    return f"{remedy}: the wait has cost as much as {show_duration(lost_s)} of the whole node {view.node}."
+def recent_minutes(minutes: int, view: NodeView) -> str:
+    """Say which minutes were looked at, in words that stay true: for example ``of the 30 min to 05:17 UTC``."""
+    mark = None if view.watermark_s is None else iso_time(view.watermark_s)
+    until = "" if mark is None else f" to {clock_times(mark, mark)}"
+    return f"of the {minutes} min{until} on {view.node}"

@@ -182,7 +182,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         found = next(iter(costly), None) if view.closed or not over else None
         evidence, measured, recently = next(iter(costly or above or shares))
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
-        where = f"of the last {RECENT_MINUTES} min on {view.node}" if recently else f"on {view.node}"
+        where = output.recent_minutes(RECENT_MINUTES, view) if recently else f"on {view.node}"
         reason = (
             output.sentence_of(measured, where, self.cause(parameters), _limits(parameters))
             if evidence is points
@@ -200,7 +200,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             threshold=parameters.threshold,
             measure=BOTTLENECKED_SHARE if evidence is points else SLOW_SHARE,
             data_points=kept.judged,
-            advice=output.advice_on(self.remedy(level), view, lost_s) if found else None,
+            advice=f"{self.remedy(level)} ({view.node})." if found else None,
             affected_share=evidence.whole.percent / 100.0,
             wasted_share=share_of_paid(view, lost_s) if found else None,
             pooled=(evidence.whole.hits, kept.judged),

@@ -44,7 +44,7 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, warming_up
-from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
+from trainguard.rules.windowing import WindowedRule, WindowParameters, no_utilization, sampled_enough
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 LOADED_PERCENT = 20.0
@@ -129,10 +129,17 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             times = view.kept_times[_held(view, state.begin, window)]
             state.note_jumps(increases, float(times[0]) if times.size else view.watermark_s or 0.0)
 
+    def unfit(self, view: NodeView) -> str | None:
+        """Say that there is neither a GPU nor an instance of one."""
+        return None if view.mig_names else super().unfit(view)
+
     def judge_samples(self, state: MemoryState, view: NodeView, parameters: GPUMemoryIncreaseParameters) -> RuleResult:
         """Say FIRED while the newest window is part of a jump, or the floors rise."""
         if state.in_use:
             return judge_use(state.in_use, view, parameters.increase)
+        if not view.gpu_names:
+            reason = f"{no_utilization(view)} Memory in use of the instances was not collected."
+            return RuleResult(Status.NOT_APPLICABLE, reason)
         window = self.window_points(parameters, view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:
@@ -147,7 +154,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         strongest = state.strongest if worst.kind == "jump" and not worst.is_ramp else None
         reason = output.sentence_of(worst, view, window_s, parameters.increase)
         if strongest is not None and strongest.points > worst.points:
-            reason += output.stronger(strongest, view)
+            reason += output.stronger(strongest)
         if len(fired) > 1:
             reason += f"; {len(fired)} GPUs of {view.node} show an increase"
         return RuleResult(
@@ -157,11 +164,13 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             threshold=parameters.increase,
             worst=worst.gpu,
             data_points=view.kept_total,
-            advice=output.advice_on(worst, window_s) if fired else None,
+            advice=output.advice_on(worst, window_s, closed=view.closed) if fired else None,
             affected_share=state.violated / state.windows if fired else None,
             onset=_onset(worst, state, view, window_s) if fired else None,
             gpus=tuple(increase.gpu for increase in fired),
             time_left_s=worst.time_left_s(window_s),
+            past_reason=output.past_sentence(worst, view.node, window_s, parameters.increase) if fired else None,
+            past_advice=output.past_advice(worst, view.node) if fired else None,
             details=output.details_of(increases, view, window, window_s) if view.detailed else {},
         )
 

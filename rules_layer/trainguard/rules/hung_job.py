@@ -15,7 +15,7 @@ from trainguard.rules.hung_steps import Progress, ProgressState, behind
 from trainguard.rules.hung_watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
-from trainguard.rules.rule_inputs import JobView, NodeMinute, NodeView
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, Loss, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
@@ -145,7 +145,9 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         if not watched:
             if view.system_through is None:
                 return RuleResult(Status.WAITING_FOR_DATA, "no system metrics yet.")
-            return RuleResult(Status.NOT_APPLICABLE, output.NOT_COLLECTED, details=details)
+            parted = [facts.system for facts in view.nodes.values() if facts.system and _is_partitioned(facts)]
+            reason = no_utilization(parted[0]) if parted else output.NOT_COLLECTED
+            return RuleResult(Status.NOT_APPLICABLE, reason, details=details)
         newest = max(state.at or 0.0 for state in watched.values())
         silent_s = SILENT_NODE_S + view.evaluation_every_s
         silent = [node for node, state in watched.items() if newest - (state.at or 0.0) > silent_s]
@@ -195,9 +197,13 @@ def _needed_s(parameters: HungJobParameters, longest_s: float, *, has_steps: boo
 
 
 def _watched(view: JobView) -> dict[str, WatchState]:
-    """Return what was seen of the nodes that have samples of power."""
-    states = {node: facts.watched.get(SPEC.name) for node, facts in view.nodes.items()}
+    """Return what was seen of the nodes that have samples of power, and whose GPUs are not all partitioned."""
+    states = {node: facts.watched.get(SPEC.name) for node, facts in view.nodes.items() if not _is_partitioned(facts)}
     return {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
+
+
+def _is_partitioned(facts: NodeFacts) -> bool:
+    return facts.system is not None and bool(facts.system.mig_names) and not facts.system.gpu_names
 
 
 def _progress(view: JobView) -> dict[str, Progress]:

@@ -15,6 +15,7 @@ import numpy as np
 from trainguard.records import Status
 from trainguard.rules import balance_output as output
 from trainguard.rules.balance_output import BalanceDetails, Behind, Pair
+from trainguard.rules.balance_stopped import stopped
 from trainguard.rules.balance_window import (
     BLOCK_S,
     BLOCKS,
@@ -36,7 +37,7 @@ from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import warming_up
-from trainguard.rules.windowing import PatienceParameters, SampledRule
+from trainguard.rules.windowing import PatienceParameters, SampledRule, no_utilization
 from trainguard.telemetry.snapshots import BoolArray, IntArray
 
 MIN_POINTS, MIN_POINTS_S = 500, 250.0
@@ -111,14 +112,17 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         view = minute.view
         if minute.fresh:
             fresh = slice(len(view.kept_times) - minute.fresh, None)
-            state.add(view.kept_times[fresh], view.kept_gpu_utilization[fresh])
+            times, utilization = view.kept_times[fresh], view.kept_gpu_utilization[fresh]
+            state.add(times, utilization)
             if view.kept_total >= parameters.patience_points(view.interval_s):
-                state.note(state.gaps(view.interval_s), minute.fresh)
+                state.note(state.gaps(view.interval_s), times, utilization)
 
     def unfit(self, view: NodeView) -> str | None:
         """Say that a GPU alone has none to be compared with."""
         if len(view.gpu_names) > 1:
             return None
+        if view.mig_names and not view.gpu_names:
+            return no_utilization(view)
         return f"{view.node} has {'only one GPU' if view.gpu_names else 'no GPU'}, and so none to compare."
 
     def judge_samples(self, state: BalanceWindow, view: NodeView, parameters: LoadBalancingParameters) -> RuleResult:
@@ -143,10 +147,14 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
             means = dict(zip(names, compared.means.tolist(), strict=True))
             distances = output.shown_distances(names, compared, apart)
             details = BalanceDetails(details.workloads, distances, means)
-        if compared is None or apart is None or (by_gap and not apart.any()):
+        # What was found by the gap of the means is held against its threshold when it is over, too.
+        by_means = by_gap or (state.seen > 0 and np.count_nonzero(gaps.judged) > 1)
+        if compared is None or apart is None or (by_means and not apart.any()):
             worst, busiest = view.gpu_names[gaps.worst], view.gpu_names[gaps.busiest]
             behind = Behind(f"{worst} of {view.node}", busiest, gaps, view.node)
-            result = replace(_result_of_gap(behind, wasted), affected_share=_share_seen(state) if by_gap else None)
+            result = _result_of_gap(behind, wasted)
+            if by_gap:
+                result = replace(result, affected_share=_share_seen(state), until=gaps.over)
         else:
             row, column = compared.worst(apart)
             worst = names[row]
@@ -154,6 +162,9 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
             result = _result(compared, apart, (row, column), pair, wasted, parameters)
             over = gaps.over_since(int(chosen[row]), int(chosen[column])) if result.status is Status.FIRED else None
             result = replace(result, until=over)
+        if result.status is Status.FIRED and by_gap:
+            lowest = view.gpu_names.index(worst)
+            result = replace(stopped(result, view, gaps, lowest, state.since), measure=result.measure)
         return replace(
             result,
             worst=worst,
@@ -182,6 +193,9 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
             for facts in view.nodes.values()
             if facts.system is not None and facts.system.gpu_names
         ]
+        parted = [each.system for each in view.nodes.values() if each.system is not None and each.system.mig_names]
+        if parted and not loads:
+            return RuleResult(Status.NOT_APPLICABLE, no_utilization(parted[0]))
         if len(loads) <= 1:
             count = "only one node with GPUs" if loads else "no node with GPUs"
             return RuleResult(Status.NOT_APPLICABLE, f"the job has {count}, and so none to compare.")
@@ -205,12 +219,13 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         worst, busiest = names[gaps.worst], names[gaps.busiest]
         wasted = _wasted_share(windows, compare_with_rest(np.stack([load.counts for load in windows])), view)
         remedy = f"look at what is different on {worst}: {output.REMEDY_OF_NODES}"
-        result = _result_of_gap(Behind(worst, busiest, gaps, "the job", remedy), wasted)
+        result = _result_of_gap(Behind(worst, busiest, gaps, output.THE_JOB, remedy), wasted)
         return replace(
             result,
             worst=worst,
             data_points=points,
             onset=onset,
+            until=gaps.over if by_gap else None,
             gpus=_gpus_of([windows[index] for index in np.flatnonzero(gaps.apart).tolist()]) if by_gap else (),
             details=BalanceDetails() if found is None else found.details,
         )
@@ -225,7 +240,7 @@ def _compared_nodes(judged: "list[_Load]", view: JobView, parameters: LoadBalanc
     row, column = compared.worst(apart)
     rest = names[1 - row] if len(names) == 2 else f"the other {len(names) - 1} nodes together"
     pair = replace(
-        _pair(compared, row, column, (names[row], rest), "the job"),
+        _pair(compared, row, column, (names[row], rest), output.THE_JOB),
         remedy=f"look at what is different on {names[row]}: {output.REMEDY_OF_NODES}",
     )
     result = _result(compared, apart, (row, column), pair, _wasted_share(judged, compared, view), parameters)
@@ -355,7 +370,7 @@ def _result(
         f"{reason}.",
         measured=pair.distance,
         threshold=parameters.threshold,
-        advice=output.advice_on(pair, float(compared.idle_share.mean()), wasted),
+        advice=output.advice_on(pair, float(compared.idle_share.mean())),
         affected_share=float(compared.unlike[place]),
         wasted_share=wasted,
     )
@@ -370,6 +385,6 @@ def _result_of_gap(behind: Behind, wasted: float) -> RuleResult:
         measured=behind.gap,
         threshold=WIDE_GAP,
         measure=GAP,
-        advice=output.advice_on_gap(behind, wasted) if fired else None,
+        advice=output.advice_on_gap(behind) if fired else None,
         wasted_share=wasted if fired else None,
     )

@@ -36,26 +36,36 @@ def gpu_sentence(held: Held, memory: HeldMemory, view: NodeView) -> str:
     """Say that one GPU idles beside others that work, and what it holds; without a full stop."""
     at = memory.at if view.watermark_s is None else view.watermark_s
     idle = show_duration(at + view.interval_s - (at if memory.idle_since is None else memory.idle_since))
+    verb = "was" if view.closed else "has been"
     return (
-        f"{FINDINGS['silent']}{HOLDING_SUFFIX}: {held.gpus[0]} on {view.node} has been idle for {idle} "
+        f"{FINDINGS['silent']}{HOLDING_SUFFIX}: {held.gpus[0]} on {view.node} {verb} idle for {idle} "
         f"(allowed {show_duration(IDLE_FINDING_S)}), and holds {_amount(held)} of memory"
     )
 
 
 def node_advice(view: NodeView, idleness: Idleness) -> str:
     """Say what to do about a node that idles and holds memory."""
-    return _advice(f"the processes on {view.node}", f"{show_duration(idleness.seconds)} were paid for without use.")
+    cost = f"{show_duration(idleness.seconds)} were paid for without use."
+    return _advice(f"the processes on {view.node}", cost, closed=view.closed)
 
 
 def gpu_advice(held: Held, view: NodeView) -> str:
     """Say what to do about one GPU that idles and holds memory."""
-    return _advice(f"the process on {held.gpus[0]} of {view.node}", "the others of its node work without it.")
+    work = "worked" if view.closed else "work"
+    cost = f"the others of its node {work} without it."
+    return _advice(f"the process on {held.gpus[0]} of {view.node}", cost, closed=view.closed)
 
 
-def _advice(who: str, cost: str) -> str:
+def _advice(who: str, cost: str, *, closed: bool) -> str:
+    holders = "a job that hangs, a script that does not exit, a notebook or a waiting server"
+    if closed:
+        return (
+            f"Find out what {who} waited for, and let the next run end the process when its work is done: {holders} "
+            f"holds memory like this; {cost}"
+        )
     return (
-        f"Save what is needed, then end {who} or stop the job: a job that hangs, a script that does not exit, a "
-        f"notebook or a waiting server holds the memory, and nvidia-smi there names it; {cost}"
+        f"Save what is needed, then end {who} or stop the job: {holders} holds the memory, and nvidia-smi there names "
+        f"it; {cost}"
     )
 
 

@@ -1,5 +1,6 @@
 """What is said of GPUs that are low, and of nodes that idle: sentences, advice, and the report's details."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -33,6 +34,11 @@ FINDINGS: Mapping[Look, str] = {
 }
 UTILIZATION = "GPU utilization"
 """The measure of every finding but that of a hollow GPU."""
+
+_PAUSES = re.compile(r" pause (for [^,]+ every [^,]+),")
+
+IDLE_PERCENT = 1.0
+"""A GPU whose 95th percentile is below it does nothing."""
 
 LEFT_OUT_SHARE = 0.2
 """So much of the points left out as pauses is said beside the verdict on the others."""
@@ -173,9 +179,14 @@ def advice_on(worst: Usage, view: NodeView) -> str:
             f"Look for what {worst.gpu} on {view.node} waits for again and again, idle at {show_percent(worst.p5)} and "
             f"then busy at {show_percent(worst.p95)}: data, checkpoints, other workers or blocking calls between steps."
         )
+    if worst.p95 < IDLE_PERCENT:
+        return (
+            f"Look at the process of {worst.gpu} on {view.node}, at its log, and at the GPU (Xid errors in dmesg, "
+            "nvidia-smi -q): it does nothing."
+        )
     return (
         f"Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
-        f"nothing more to do, take a smaller instance: {worst.gpu} on {view.node} leaves "
+        f"nothing more to do and cores are free, take a smaller instance: {worst.gpu} on {view.node} leaves "
         f"{show_percent(100.0 - worst.p95)} or more unused in 95 % of the newest points."
     )
 
@@ -201,13 +212,17 @@ def hollow_advice(worst: Hollow, view: NodeView) -> str:
     )
 
 
-def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str = "") -> str:
-    """Say for how long no GPU of a node works; ``kind`` ends the finding's name, ``more`` the sentence."""
+def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str = "", *, past: bool = False) -> str:
+    """Say for how long no GPU of a node works; ``kind`` ends the finding's name, ``more`` the sentence.
+
+    ``past`` says that it is over; of a stream that has ended it is.
+    """
+    verb = "was" if past or view.closed else "has been"
     idle = show_duration(idleness.seconds)
     since = " since its first sample" if idleness.at_start else ""
     reason = {
         "unused": f"no GPU of {view.node} was used in the {idle}{since}",
-        "silent": f"every GPU of {view.node} has been idle for {idle}",
+        "silent": f"every GPU of {view.node} {verb} idle for {idle}",
         "quiet": (
             f"for {idle}{since} no GPU of {view.node} was busier than "
             f"{show_percent(view.idle_time.highest_mean)} on average"
@@ -220,18 +235,21 @@ def idle_sentence(idleness: Idleness, view: NodeView, kind: str = "", more: str 
     return f"{FINDINGS[idleness.look]}{kind}: {reason} (allowed {show_duration(IDLE_FINDING_S)}){more}."
 
 
-def idle_advice(idleness: Idleness, view: NodeView) -> str:
-    """Say what to do about a node that idles."""
-    cost = f"{show_duration(idleness.seconds)} were paid for without use."
+def idle_advice(idleness: Idleness, view: NodeView, *, past: bool = False) -> str:
+    """Say what to do about a node that idles; ``past`` says that it works again."""
+    cost, past = f"{show_duration(idleness.seconds)} were paid for without use.", past or view.closed
     if idleness.look == "weak":
+        work, leave = ("worked", "left") if past else ("work", "leave")
         return (
-            f"Raise the batch size, feed the GPUs of {view.node} faster, or take a smaller instance: they work, and "
-            "leave most of their time unused."
+            f"Raise the batch size, feed the GPUs of {view.node} faster, or take a smaller instance: they {work}, and "
+            f"{leave} most of their time unused."
         )
     if idleness.look == "silent":
-        return f"Check whether the job hangs on {view.node}, and stop it if it does: {cost}"
+        hangs = "Find out what the job waited for, or why it hung," if past else "Check whether the job hangs"
+        return f"{hangs} on {view.node}{'' if past else ', and stop it if it does'}: {cost}"
     if idleness.look == "quiet":
-        return f"Check what the job does on {view.node}, and whether that needs GPUs: {cost}"
+        does, needs = ("did", "needed") if past else ("does", "needs")
+        return f"Check what the job {does} on {view.node}, and whether that {needs} GPUs: {cost}"
     return f"Check that the script places the model on the GPUs of {view.node}: {cost}"
 
 
@@ -242,10 +260,13 @@ def clause_of(result: RuleResult, _: int) -> str:
         return _idle_clause(result, node)
     if result.measure == WEAK_MEAN:
         return f"the GPUs of {node} were hardly used"
+    if result.measure == SM_P95 and ".mig" in (result.worst or ""):
+        return f"instances of the partitioned GPUs of {node} were hardly used"
     if result.measure in {SM_P95, TENSOR_P95}:
         return f"the GPUs of {node} looked busy and used little of themselves"
     if result.measure == PAUSED:
-        return f"the GPUs of {node} paused too often, or for too long"
+        said = _PAUSES.search(result.reason)
+        return f"the GPUs of {node} paused {'too often, or for too long' if said is None else said.group(1)}"
     return f"the GPUs were not kept busy, {NO_REASON}"
 
 

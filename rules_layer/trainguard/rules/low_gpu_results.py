@@ -104,6 +104,8 @@ def judge_idle(
         affected_share=idle_share,
         wasted_share=idle_share,
         idle_node=idleness.kind,
+        past_reason=output.idle_sentence(idleness, view, past=True),
+        past_advice=output.idle_advice(idleness, view, past=True),
         onset=None if view.watermark_s is None else view.watermark_s + view.interval_s - idleness.seconds,
         gpus=view.gpu_names,
         details=held_output.noted(details, held_output.memory_of(held, view), output.FINDINGS[idleness.look]),

@@ -19,6 +19,7 @@ from trainguard.rules.low_gpu_activity import BusyMinutes, activity_note, fold_a
 from trainguard.rules.low_gpu_held import Held, HeldMemory, fold_held, held_while_idle
 from trainguard.rules.low_gpu_held_output import HELD_TIME
 from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, idleness_of
+from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances, judge_instances
 from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN, Kind, LowGpuDetails, Usage
 from trainguard.rules.low_gpu_pauses import regular_breaks
 from trainguard.rules.low_gpu_results import judge_breaks, judge_hollow, judge_idle, judge_weak
@@ -109,8 +110,8 @@ class Streak(msgspec.Struct, array_like=True):
     """Since which kept point a GPU has been of one kind at every evaluation.
 
     ``begun`` is the kept point at which that began in the data, ``onset`` its time, epoch seconds; None of a streak
-    that an earlier version stored. ``lost`` is what the GPU's dips cost over ``points`` points, each up to 1, and
-    ``undone`` what it left undone.
+    that an earlier version stored. ``lost`` is what the GPU's dips cost over ``points`` points, each up to 1.
+    ``counted`` is what the GPU had wasted, as in the state, when the streak began, or when the finding last counted it.
     """
 
     kind: Kind
@@ -119,6 +120,7 @@ class Streak(msgspec.Struct, array_like=True):
     onset: float | None = None
     lost: float = 0.0
     points: int = 0
+    counted: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -144,7 +146,8 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
     where it had too little to do, and what its dips cost where it fluctuated. ``activity`` is of the GPUs whose SM
     activity, or that of tensor cores and memory, is collected, ``held`` of those whose memory in use is, ``signs`` of
-    those whose SM activity or power is.
+    those whose SM activity or power is, ``instances`` of those of partitioned GPUs. ``found`` is what was lost in
+    streaks that were a finding, all GPUs together.
     """
 
     streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
@@ -154,6 +157,8 @@ class LowGPUUtilizationState(msgspec.Struct, array_like=True):
     activity: dict[str, BusyMinutes] = msgspec.field(default_factory=dict)
     held: dict[str, HeldMemory] = msgspec.field(default_factory=dict)
     signs: dict[str, GpuSigns] = msgspec.field(default_factory=dict)
+    instances: dict[str, InstanceMinutes] = msgspec.field(default_factory=dict)
+    found: float = 0.0
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -169,6 +174,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         """Evaluate every GPU once: a streak goes on while the kind stays the same, and ends at any other answer."""
         view = minute.view
         fold_activity(state.activity, minute, parameters.threshold_sm, parameters.threshold_p95)
+        fold_instances(state.instances, minute, parameters.threshold_sm)
         fold_held(state.held, minute, parameters.threshold_memory)
         fold_signs(state.signs, minute)
         streaks = {}
@@ -185,6 +191,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
                 since = streak.since if streak is not None and goes_on else view.kept_total
                 streak = Streak(usage.kind, since, *_onset(view, usage, window, parameters))
                 points = window
+                streak.counted = state.wasted.get(usage.gpu, 0.0)
                 if streak.begun == 0 and usage.kind == "under":
                     state.wasted[usage.gpu] = _undone_before(view, usage.gpu, window)
             column = view.kept_gpu_utilization[:, view.gpu_names.index(usage.gpu)]
@@ -196,6 +203,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             state.wasted[usage.gpu] = state.wasted.get(usage.gpu, 0.0) + wasted
             streaks[usage.gpu] = streak
         state.streaks = streaks
+        self._count(state, view, parameters)
         state.judged += minute.fresh if any(usage.judged for usage in usages) else 0
         state.low += minute.fresh if streaks else 0
 
@@ -203,6 +211,20 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
     ) -> RuleResult:
         """Say FIRED for a streak over two windows that costs enough, or for a node idle for 20 minutes."""
+        instances = judge_instances(state.instances, view, parameters.threshold_sm, self._lasting_s(parameters, view))
+        if not view.gpu_names:
+            return instances
+        found = self._judge_gpus(state, view, parameters)
+        fires_alone = instances.status is Status.FIRED and found.status is not Status.FIRED
+        return instances if view.mig_names and fires_alone else found
+
+    def unfit(self, view: NodeView) -> str | None:
+        """Say that there is neither a GPU nor an instance of one."""
+        return None if view.mig_names else super().unfit(view)
+
+    def _judge_gpus(
+        self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters
+    ) -> RuleResult:
         usages = self._usages(view, parameters)
         details = output.details_of(view, usages) if view.detailed else None
         idleness = idleness_of(view)
@@ -215,6 +237,14 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             points = max((usage.points for usage in usages), default=0)
             return warming_up(points, parameters.patience_points(view.interval_s), view, details or {})
         return self._judge_streaks(state, view, usages, parameters, details)
+
+    def _count(self, state: LowGPUUtilizationState, view: NodeView, parameters: LowGPUUtilizationParameters) -> None:
+        """Count what GPUs have wasted since their streaks began, once those are a finding."""
+        needed = self.lasting_points(parameters, view.interval_s)
+        for gpu, streak in state.streaks.items():
+            if streak.is_costly and lasting_points(streak, view) >= needed:
+                state.found += _uncounted(state, gpu)
+                streak.counted = state.wasted.get(gpu, 0.0)
 
     def _usages(self, view: NodeView, parameters: LowGPUUtilizationParameters) -> list[Usage]:
         """Evaluate each ever-active GPU over the last window of kept points, once it has more than ``patience``."""
@@ -256,11 +286,9 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         lasting = {gpu: lasting_points(streak, view) for gpu, streak in state.streaks.items()}
         lasted = [usage for usage in judged if lasting.get(usage.gpu, 0) >= needed]
         fired = [usage for usage in lasted if state.streaks[usage.gpu].is_costly]
-        wasted = _wasted_share(state, view, fired)
-        if view.closed and (wasted or 0.0) < COSTLY_SHARE:
+        if view.closed and (_wasted_by(state, view, fired) or 0.0) < COSTLY_SHARE:
             # What the job's end has cut off before it lasted is no finding where it has cost little.
             fired = [usage for usage in fired if view.kept_total - state.streaks[usage.gpu].since >= needed]
-            wasted = _wasted_share(state, view, fired)
         breaks = regular_breaks(view)
         if not fired and breaks is not None and breaks.go_on and breaks.share >= COSTLY_SHARE:
             return judge_breaks(view, breaks, COSTLY_SHARE, details)
@@ -294,7 +322,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             data_points=view.kept_total,
             advice=_advice_on(worst, view, held) if fired else None,
             affected_share=seen,
-            wasted_share=wasted,
+            wasted_share=_wasted_share(state, view, fired),
             onset=min((onset for onset in onsets if onset is not None), default=None),
             gpus=tuple(usage.gpu for usage in fired),
             details=(details or {}) if held is None else held_output.noted(details, "held", output.FINDINGS["silent"]),
@@ -320,11 +348,22 @@ def dips_of(values: FloatArray, busy: float) -> float:
 
 
 def _wasted_share(state: LowGPUUtilizationState, view: NodeView, fired: list[Usage]) -> float | None:
-    """Return what the GPUs that fire have lost, as a share of the paid time of all that were ever active."""
+    """Return what was lost in all streaks that were a finding, as a share of the paid time of all ever active GPUs."""
     if not fired:
         return None
-    points = sum(state.wasted.get(usage.gpu, 0.0) for usage in fired)
+    points = state.found + sum(_uncounted(state, usage.gpu) for usage in fired)
     return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))
+
+
+def _wasted_by(state: LowGPUUtilizationState, view: NodeView, fired: list[Usage]) -> float | None:
+    """Return what the GPUs that fire have wasted since the job's start, in the same terms."""
+    points = sum(state.wasted.get(usage.gpu, 0.0) for usage in fired)
+    return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active))) if fired else None
+
+
+def _uncounted(state: LowGPUUtilizationState, gpu: str) -> float:
+    """Return what a GPU has wasted in its streak and no finding has counted yet, in points."""
+    return max(state.wasted.get(gpu, 0.0) - state.streaks[gpu].counted, 0.0)
 
 
 def lasting_points(streak: Streak, view: NodeView) -> int:

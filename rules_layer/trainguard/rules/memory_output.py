@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainguard.finding import clock_times
 from trainguard.rules.details import SeriesDetails
 from trainguard.rules.memory_growth import FLOOR_QUANTILE, JUMP_WINDOWS, TREND_Z, Increase, Jump
 from trainguard.rules.memory_rise import TENTHS
@@ -12,8 +13,10 @@ from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
 from trainguard.rules.warm_up import never_active_reason
+from trainguard.timestamps import iso_time
 
 LONG_WAIT_S = 7_200.0
+KEPT_TENSORS = "tensors that are kept from step to step (losses summed with their graph, growing lists and caches)"
 METRIC = (
     "the metric is the activity of the memory controller, not memory in use: check that first (nvidia-smi, or the peak "
     "that the framework reports)"
@@ -98,13 +101,13 @@ def sentence_of(worst: Increase, view: NodeView, window_s: float, threshold: flo
     span = show_duration(worst.windows * window_s)
     if worst.kind == "trend":
         return (
-            f"{where} grows: its floor rose by {amount} in {span} and is {floor} now; "
+            f"{where} grows: its floor rose by {amount} in {span}, to {floor}; "
             f"Mann-Kendall Z is {show_number(worst.z or 0.0)} (threshold {TREND_Z:g})"
         )
     if worst.kind == "rise":
-        return f"{where} grows: its floor rose by {amount} in the last {span}, window after window, and is {floor} now"
+        return f"{where} grows: its floor rose by {amount} in {span}, window after window, to {floor}"
     if worst.kind == "late":
-        return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} ago"
+        return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} before"
     highest = show_percent((growth.highest_mean or 0) / TENTHS)
     newest = f"over the last window of {show_duration(window_s)} its floor is {floor}"
     if worst.kind == "jump":
@@ -116,30 +119,54 @@ def sentence_of(worst: Increase, view: NodeView, window_s: float, threshold: flo
     )
 
 
-def stronger(jump: Jump, view: NodeView) -> str:
+def past_sentence(worst: Increase, node: str, window_s: float, threshold: float) -> str | None:
+    """Say what growth came to, once it is over; None of a jump, which stays true as it was said."""
+    if not worst.goes_on:
+        return None
+    floor = show_percent((worst.growth.floors or [worst.growth.floor])[-1] / TENTHS)
+    return (
+        f"{worst.gpu} on {node}: memory activity grew and stopped: its floor rose by "
+        f"{show_percentage_points(worst.points)} (threshold {show_number(threshold)}) in "
+        f"{show_duration(worst.windows * window_s)}, to {floor}."
+    )
+
+
+def past_advice(worst: Increase, node: str) -> str | None:
+    """Say what to do about growth that is over; None of a jump."""
+    if not worst.goes_on:
+        return None
+    return (
+        f"Nothing needs to be changed if the batches, the inputs or a cache of {worst.gpu} on {node} grew to their "
+        f"size: the memory activity stopped growing. If nothing did, look for {KEPT_TENSORS}; {METRIC}."
+    )
+
+
+def stronger(jump: Jump) -> str:
     """Say what the strongest jump so far was, where the newest is a weaker one."""
-    ago = show_duration(max((view.watermark_s or jump.at) - jump.at, 0.0))
+    when = clock_times(iso_time(jump.at), iso_time(jump.at))
     before, after = show_percent(jump.highest / TENTHS), show_percent(jump.floor / TENTHS)
     amount = show_percentage_points(jump.points)
-    return f"; the strongest jump was of {amount}, from {before} to {after} on {jump.gpu}, {ago} ago"
+    return f"; the strongest jump was of {amount}, from {before} to {after} on {jump.gpu}, at {when}"
 
 
-def advice_on(worst: Increase, window_s: float) -> str:
-    """Say what to look at, and when the GPU's memory is full."""
+def advice_on(worst: Increase, window_s: float, *, closed: bool) -> str:
+    """Say what to look at, and when the GPU's memory is full; ``closed`` says that the job has ended."""
     room = 100.0 - worst.growth.floor / TENTHS
     if worst.kind == "jump" and not worst.is_ramp:
         return (
-            f"Look at what changed on {worst.gpu} in the last {show_duration(worst.windows * window_s)}: longer "
+            f"Look at what changed on {worst.gpu} in the {show_duration(worst.windows * window_s)} of the jump: longer "
             f"inputs, a larger batch, a cache; one more such jump leaves "
             f"{show_percent(max(room - worst.points, 0.0))}. "
             f"For a job that needs the memory take GPUs with more of it; {METRIC}."
         )
     hourly, left_s = worst.hourly(window_s), worst.time_left_s(window_s)
-    full = "" if left_s is None else f", and at that rate {worst.gpu} is at 100 % in {show_duration(left_s)}"
+    full = ""
+    if left_s is not None:
+        verb, more = ("would have been", " more") if closed else ("is", "")
+        full = f", and at that rate {worst.gpu} {verb} at 100 % in {show_duration(left_s)}{more}"
     return (
-        f"It grew by {show_percentage_points(hourly)} an hour{full}: look for tensors that are kept from step to step "
-        f"(losses summed with their graph, growing lists and caches), save checkpoints, or take GPUs with more memory; "
-        f"{METRIC}."
+        f"It grew by {show_percentage_points(hourly)} an hour{full}: look for {KEPT_TENSORS}, save checkpoints, or "
+        f"take GPUs with more memory; {METRIC}."
     )
 
 
@@ -147,6 +174,10 @@ def clause_of(result: RuleResult, _: int) -> str:
     """Say what was found on a job."""
     node, slash, gpu = (result.worst or "").partition("/")
     place = f"{gpu} on {node}" if slash else node or "a GPU"
+    if " rose and stopped: " in result.reason:
+        return f"the memory in use of {place} rose, and stopped rising"
+    if " grew and stopped: " in result.reason:
+        return f"the memory activity of {place} rose, and stopped rising"
     if " leaks memory: " in result.reason:
         return f"{place} leaked memory"
     return f"the memory activity of {place} rose"

@@ -37,12 +37,19 @@ NEWEST_PACE = 0.75
 MOST_GPUS = 64
 MINUTE_S = 60.0
 
+LEVEL_S, MISSED_POINTS = 180.0, 1.0
+"""Memory rises no more once that lasts so long, and would have brought so many percentage points at its pace."""
+
+HIGHER = 10
+"""What is so many hundredths of a percent above the highest minute so far has risen."""
+
 
 class UseLevels(msgspec.Struct, array_like=True):
     """Floors of one device's memory in use, hundredths of a percent of ``total`` bytes.
 
     ``levels`` are the lowest of each ``stride`` minutes in a row, ``lowest`` that of the ``pending`` ones that are
     fewer. ``newest`` is the floor of the newest minute, at epoch seconds ``at``, ``largest`` the largest sample.
+    ``peak`` is the highest of those floors, which was reached at ``risen_at``, epoch seconds.
     """
 
     total: float
@@ -53,6 +60,8 @@ class UseLevels(msgspec.Struct, array_like=True):
     newest: int = 0
     largest: int = 0
     at: float = 0.0
+    peak: int = 0
+    risen_at: float | None = None
 
     def add(self, floor: float, largest: float, at: float) -> None:
         """Add one minute, by its floor and its largest sample in bytes."""
@@ -61,6 +70,8 @@ class UseLevels(msgspec.Struct, array_like=True):
             self.stride *= 2
         self.newest, self.at = self._level(floor), at
         self.largest = max(self.largest, self._level(largest))
+        if self.newest >= self.peak + HIGHER:
+            self.peak, self.risen_at = self.newest, at
         self.lowest = min(self.lowest, self.newest) if self.pending else self.newest
         self.pending += 1
         if self.pending >= self.stride:
@@ -93,6 +104,15 @@ class UseRise:
         return 3_600.0 * (100.0 - self.use.percent) / self.hourly if self.hourly > 0.0 else None
 
     @property
+    def until(self) -> float | None:
+        """When it rose for the last time, epoch seconds; None while it rises."""
+        risen_at = self.use.risen_at
+        if risen_at is None:
+            return None
+        level_s = self.use.at - risen_at
+        return risen_at if level_s >= LEVEL_S and level_s * self.hourly >= 3_600.0 * MISSED_POINTS else None
+
+    @property
     def since(self) -> float:
         """When the rise began at its pace, epoch seconds."""
         if self.hourly <= 0.0:
@@ -105,11 +125,15 @@ class UseRise:
 
 
 def fold_use(in_use: dict[str, UseLevels], minute: NodeMinute) -> None:
-    """Add the minute to every device whose memory in use, and in all, is known, after start-up."""
-    if not minute.started.any():
-        return
+    """Add the minute to every device whose memory in use, and in all, is known, after start-up.
+
+    Whether an instance of a partitioned GPU works is not known: it counts from its first minute on.
+    """
+    has_started = bool(minute.started.any())
     totals = minute.devices.of(names.MEMORY_TOTAL)
     for device, used in minute.devices.of(names.MEMORY_USED).items():
+        if not (has_started or device in minute.view.mig_names):
+            continue
         use = in_use.get(device)
         if use is None:
             total = totals[device].last if device in totals else 0.0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainguard.records import Status
-from trainguard.rules.memory_output import GpuMemory, MemoryDetails
+from trainguard.rules.memory_output import KEPT_TENSORS, GpuMemory, MemoryDetails
 from trainguard.rules.memory_use import HUNDREDTHS, LEAST_S, MINUTE_S, UseLevels, UseRise, rises_of
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -25,17 +25,20 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     worst = max(leaks or rises, key=lambda rise: (-(rise.time_left_s or 0.0) if leaks else rise.points, rise.device))
     return RuleResult(
         Status.FIRED if leaks else Status.OK,
-        f"{_sentence(worst, view.node, increase, leaks)}.",
+        f"{_sentence(worst, view, increase, leaks)}.",
         measured=worst.points,
         threshold=increase,
         measure=IN_USE,
         worst=worst.device,
         data_points=view.kept_total,
-        advice=_advice(worst, view.node) if leaks else None,
+        advice=_advice(worst, view) if leaks else None,
         affected_share=_affected(worst, view) if leaks else None,
         onset=worst.since if leaks else None,
+        until=worst.until if leaks else None,
         gpus=tuple(rise.device for rise in leaks),
         time_left_s=worst.time_left_s if leaks else None,
+        past_reason=_past_sentence(worst, view.node, increase, leaks) if leaks else None,
+        past_advice=_past_advice(worst, view.node) if leaks else None,
         details=details,
     )
 
@@ -52,30 +55,52 @@ def is_leak(rise: UseRise, increase: float) -> bool:
     return rise.is_steady and rise.points > increase
 
 
-def _sentence(worst: UseRise, node: str, increase: float, leaks: Sequence[UseRise]) -> str:
+def _sentence(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[UseRise]) -> str:
+    node = view.node
     where = f"{worst.device} on {node}"
     allowed = f"threshold {show_number(increase)}"
-    now = f"{_gigabytes(worst.bytes_of(worst.use.percent))} of {_gigabytes(worst.use.total)}"
+    now = _in_use(worst)
     if not leaks:
         used = show_percent(worst.use.percent)
         return f"no GPU of {node} leaks memory: of {where} {now} are in use, {used} ({allowed} percentage points more)"
     more = f"; {len(leaks)} GPUs of {node} leak" if len(leaks) > 1 else ""
     left = worst.time_left_s
+    rate = f"{show_duration(worst.minutes * MINUTE_S)}, {_gigabytes(worst.bytes_of(worst.hourly))} an hour"
+    risen = f"{show_percentage_points(worst.points)} ({allowed}) in {rate}"
+    if view.closed:
+        full = "" if left is None else f", and at that rate would have been full {show_duration(left)} later"
+        return f"{where} leaks memory: what is in use rose by {risen}, up to the end; it was {now} then{full}{more}"
     full = "" if left is None else f", and full in {show_duration(left)} at that rate"
+    return f"{where} leaks memory: what is in use rose by {risen}; it is {now} now{full}{more}"
+
+
+def _past_sentence(worst: UseRise, node: str, increase: float, leaks: Sequence[UseRise]) -> str:
+    """Say that memory in use rose, once it rises no more."""
+    more = f"; {len(leaks)} GPUs of {node} did so" if len(leaks) > 1 else ""
     return (
-        f"{where} leaks memory: what is in use rose by {show_percentage_points(worst.points)} ({allowed}) in "
-        f"{show_duration(worst.minutes * MINUTE_S)}, {_gigabytes(worst.bytes_of(worst.hourly))} an hour; it is {now} "
-        f"now{full}{more}"
+        f"memory in use of {worst.device} on {node} rose and stopped: by {show_percentage_points(worst.points)} "
+        f"(threshold {show_number(increase)}) in {show_duration(worst.minutes * MINUTE_S)}, to {_in_use(worst)}{more}."
     )
 
 
-def _advice(worst: UseRise, node: str) -> str:
-    left = worst.time_left_s
+def _in_use(worst: UseRise) -> str:
+    return f"{_gigabytes(worst.bytes_of(worst.use.percent))} of {_gigabytes(worst.use.total)}"
+
+
+def _advice(worst: UseRise, view: NodeView) -> str:
+    left, where = worst.time_left_s, f"{worst.device} on {view.node}"
+    look = f"ook for {KEPT_TENSORS}: memory in use "
+    hourly = f"{show_percentage_points(worst.hourly)} an hour"
+    if view.closed:
+        return f"L{look}of {where} rose by {hourly} and was never given back."
     before = "" if left is None else f" within {show_duration(left)}"
+    return f"Save a checkpoint{before}, before {where} is full, and l{look}rises by {hourly} and is never given back."
+
+
+def _past_advice(worst: UseRise, node: str) -> str:
     return (
-        f"Save a checkpoint{before}, before {worst.device} on {node} is full, and look for tensors that are kept from "
-        "step to step (losses summed with their graph, growing lists and caches): memory in use rises by "
-        f"{show_percentage_points(worst.hourly)} an hour and is never given back."
+        f"Nothing needs to be changed if a cache, or a pool of memory, filled up to its size on {worst.device} of "
+        f"{node}: what is in use stopped rising. If nothing did, look for {KEPT_TENSORS}."
     )
 
 

@@ -77,6 +77,8 @@ class NodeView:
     detailed : bool
         Whether anybody reads the judgement's details; where nobody does, a rule may leave them out.
     idle_time : IdleTime
+    mig_names : tuple of str
+        Instances of partitioned GPUs, such as ``gpu0.mig1``. Such a GPU has no utilization, and is none of the G.
     """
 
     node: str
@@ -96,6 +98,7 @@ class NodeView:
     closed: bool
     detailed: bool = True
     idle_time: IdleTime = IdleTime()
+    mig_names: tuple[str, ...] = ()
 
     @property
     def through(self) -> float | None:

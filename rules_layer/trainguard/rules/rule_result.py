@@ -41,6 +41,9 @@ class RuleResult:
     first evaluation at which it held. ``until`` is when it was over, epoch seconds, of a rule whose finding stands
     although its condition is past. ``gpus`` are the GPUs on which it holds.
 
+    ``past_reason`` and ``past_advice`` are what to say of it once the condition holds no more, where ``reason`` and
+    ``advice`` would not be true then.
+
     ``score``, 0 to 100, is how much the finding matters, of a rule that knows it; None leaves it to what was lost.
 
     ``near`` says that the condition does not hold, and may within the next minutes: the node is evaluated each minute
@@ -71,7 +74,14 @@ class RuleResult:
     time_left_s: float | None = None
     score: float | None = None
     near: bool = False
+    past_reason: str | None = None
+    past_advice: str | None = None
     details: Details | Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kept_texts(self) -> tuple[str, str | None]:
+        """Reason and advice that stay true when the condition holds no more."""
+        return self.past_reason or self.reason, self.past_advice or self.advice
 
     @property
     def plain_details(self) -> dict[str, Any]:

@@ -26,14 +26,19 @@ def show_percentage_points(value: float) -> str:
     return f"{shown} percentage point" if shown == "1" else f"{shown} percentage points"
 
 
-_FAULTS = {"bad_objects": "objects that could not be read"}
-"""What counters of faults are called where their names do not say it."""
+_FAULTS = {
+    "bad_objects": ("object that could not be read", "objects that could not be read"),
+    "files_of_other_kinds": ("file of another kind", "files of other kinds"),
+    "captures_passed_over": ("capture passed over", "captures passed over"),
+}
+"""What one, and several, of a counter are called where its name without an ``s`` does not say it."""
 
 
 def faults_counted(amount: int, name: str) -> str:
     """Say how often a fault was counted under its name: ``1 bad line``, ``2 objects that could not be read``."""
-    first, space, rest = _FAULTS.get(name, name.replace("_", " ")).partition(" that ")
-    return f"{amount:,} {first.removesuffix('s') if amount == 1 else first}{space}{rest}"
+    words = name.replace("_", " ")
+    one, many = _FAULTS.get(name, (words.removesuffix("s"), words))
+    return f"{amount:,} {one if amount == 1 else many}"
 
 
 def counted(amount: int, what: str) -> str:

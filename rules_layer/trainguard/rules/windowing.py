@@ -138,7 +138,9 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
 
 
 def no_utilization(view: NodeView) -> str:
-    """Say that a node has no samples of GPUs: it has none, or nobody measured them."""
+    """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
+    if view.mig_names:
+        return f"the GPUs of {view.node} are partitioned (MIG), so utilization is not measured."
     return f"no utilization of GPUs was recorded on {view.node}: it has none, or they were not measured."
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trainguard.report.stack.keys import FEWEST_NODES, MOST_KEYS
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
+from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units, own_bytes, own_units
 from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
 from trainguard.running_costs.workload import DEFAULT_MEMORY, MINUTES_AN_HOUR, FunctionMemory, Workload
 
@@ -21,8 +22,6 @@ ALARM_METRICS = 6
 CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
 """Canaries that the stack plants."""
 
-_STATE_BYTES, _STATE_BYTES_A_GPU = 2_800, 530
-_OWN_STATE_BYTES, _OWN_STATE_BYTES_A_NODE = 600, 4
 _FRAMEWORK_STATE_UNITS = 4
 _ROW_UNITS = 1
 """Every row of RuleState measured stayed below 1 KB, one write unit."""
@@ -36,6 +35,15 @@ _OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
 
 _OF_FRAMEWORK = 4
 """Rows of a job of rules that its framework metrics alone make applicable."""
+
+_EARLY_ROWS = 2
+"""How often each row is written in the first minutes beside those of any hour: begun, and judged."""
+
+_JOB_WRITES = 5
+"""A job's item and its index entry when it is registered, and three when it becomes calm."""
+
+_CLOSE_WRITES = 4
+"""Its status, its end, and the index entry that goes."""
 
 _REQUEST_BATCH = 10
 _OBJECTS_A_BATCH = 25
@@ -108,6 +116,8 @@ class Estimate:
     ----------
     hourly : sequence of CostLine
         What an hour of the job costs while it runs.
+    at_start : sequence of CostLine
+        What the job's beginning costs beside that, once.
     at_end : sequence of CostLine
         What the full report at the job's end costs, once.
     fire : sequence of CostLine
@@ -122,6 +132,7 @@ class Estimate:
 
     workload: Workload
     hourly: Sequence[CostLine]
+    at_start: Sequence[CostLine]
     at_end: Sequence[CostLine]
     fire: Sequence[CostLine]
     idle: Sequence[CostLine]
@@ -135,8 +146,8 @@ class Estimate:
 
     @property
     def the_job(self) -> float:
-        """Cost of the whole job, with its report."""
-        return self.an_hour * self.workload.hours + total(self.at_end)
+        """Cost of the whole job, with its beginning and its report."""
+        return total(self.at_start) + self.an_hour * self.workload.hours + total(self.at_end)
 
     @property
     def a_month(self) -> float:
@@ -171,9 +182,10 @@ def estimate(
     return Estimate(
         workload=workload,
         hourly=_hourly(workload, prices, memory),
+        at_start=_at_start(workload, prices, memory),
         at_end=_at_end(workload, prices, memory),
-        fire=_fire(prices),
-        idle=_idle(prices, free, memory),
+        fire=_fire(workload, prices),
+        idle=_idle(workload, prices, free, memory),
         busy=(CostLine("CloudWatch", "metrics of the functions", _BUSY_METRICS, prices.metric_month),),
         profile=_profile(workload, prices),
     )
@@ -192,12 +204,11 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         + job.looks * _LOG_BYTES_A_LOOK
     )
     inapplicable = _OF_THE_COLLECTOR + job.nodes * _OF_THE_COLLECTOR_A_NODE + (0 if job.framework else _OF_FRAMEWORK)
-    rows = len(RULE_NAMES) + job.nodes * _rows_of_a_node(job) - inapplicable
+    rows = _rows(job) - inapplicable
     row_writes = rows * _SHOWS_AN_HOUR + inapplicable + _REPORT_SHOWS_AN_HOUR
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
-        CostLine("EventBridge", "events of S3", job.objects, prices.event),
-        CostLine("EventBridge", "events of S3 when objects expire", job.objects, prices.event),
+        *(_events(job.objects, prices) if job.existing_bucket else ()),
         CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
         CostLine("Lambda", "invocations of evaluate_objects", invocations, prices.invocation),
         CostLine(
@@ -218,6 +229,40 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     )
 
 
+def _events(objects: float, prices: UnitPrices) -> tuple[CostLine, ...]:
+    """Return what EventBridge asks for objects of an existing bucket: once when they come, and once when they go."""
+    return (
+        CostLine("EventBridge", "events of S3", objects, prices.event),
+        CostLine("EventBridge", "events of S3 when objects expire", objects, prices.event),
+    )
+
+
+def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[CostLine, ...]:
+    """Return what a job's beginning adds: its registration, its rows, and the minutes that are all evaluated.
+
+    The index ActiveJobs has an entry for the job. An urgent job that becomes calm has its entry deleted and written.
+    """
+    evaluations, looks = job.nodes * job.early_evaluations, job.early_looks
+    compute = evaluations * _WRITE_WAIT_S * memory.evaluator_memory_mb / 1_024
+    compute += looks * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
+    states = evaluations * node_units(job.gpus) + looks * own_units(job.nodes)
+    rows = _EARLY_ROWS * _rows(job) * _ROW_UNITS
+    return (
+        CostLine("Lambda", "invocations of look_after_job", looks, prices.invocation),
+        CostLine("Lambda", "GiB-s", compute, prices.compute_gib_s),
+        CostLine("DynamoDB", "write units of NodeState", states, prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", rows, prices.write_unit),
+        CostLine("DynamoDB", "write units of Jobs, with its index", looks + _JOB_WRITES, prices.write_unit),
+        CostLine("DynamoDB", "read units", looks * _look_reads(job), prices.read_unit),
+        CostLine("CloudWatch", "GB of logs", looks * _LOG_BYTES_A_LOOK / _GB, prices.log_gb),
+    )
+
+
+def _rows(job: Workload) -> int:
+    """Return how many rows of RuleState a job has."""
+    return len(RULE_NAMES) + job.nodes * _rows_of_a_node(job)
+
+
 def _evaluations(job: Workload) -> float:
     """Return how many evaluations of streams an hour takes: each of a framework object."""
     return job.nodes * (job.evaluations + MINUTES_AN_HOUR * job.framework_objects)
@@ -225,12 +270,15 @@ def _evaluations(job: Workload) -> float:
 
 def _reads(job: Workload, invocations: float) -> float:
     """Return the read units an hour: a node's item a message, the job's an invocation, and all of them a look."""
-    units = _state_units(job)
-    return (
-        job.nodes * MINUTES_AN_HOUR * math.ceil(units / 4)
-        + invocations
-        + job.looks * (1 + math.ceil(job.nodes * units / 4))
-    )
+    node = math.ceil(node_bytes(job.gpus) / READ_BYTES)
+    framework = job.framework_objects * math.ceil(_FRAMEWORK_STATE_UNITS / 4)
+    return job.nodes * MINUTES_AN_HOUR * (node + framework) + invocations + job.looks * _look_reads(job)
+
+
+def _look_reads(job: Workload) -> int:
+    """Return the read units of one look: the job's item, and those of all nodes in one query."""
+    framework = _FRAMEWORK_STATE_UNITS * 1_024 if job.framework else 0
+    return 1 + math.ceil((own_bytes(job.nodes) + job.nodes * (node_bytes(job.gpus) + framework)) / READ_BYTES)
 
 
 def _look_gib_s(nodes: int, gib: float) -> float:
@@ -253,17 +301,11 @@ def _batches_a_minute(objects: float) -> float:
     return min(objects, max(_WINDOWS_A_MINUTE, objects / _OBJECTS_A_BATCH))
 
 
-def _state_units(job: Workload) -> int:
-    """Return the write units of one node's item of system metrics."""
-    return math.ceil((_STATE_BYTES + _STATE_BYTES_A_GPU * job.gpus) / 1024)
-
-
 def _state_writes(job: Workload) -> float:
     """Return the write units of NodeState an hour: a node's item for each evaluation, the job's own for each look."""
     framework = _FRAMEWORK_STATE_UNITS * min(job.framework_objects, _WINDOWS_A_MINUTE)
-    own = math.ceil((_OWN_STATE_BYTES + _OWN_STATE_BYTES_A_NODE * job.nodes) / 1024)
-    of_nodes = job.evaluations * _state_units(job) + MINUTES_AN_HOUR * framework
-    return job.nodes * of_nodes + job.looks * own
+    of_nodes = job.evaluations * node_units(job.gpus) + MINUTES_AN_HOUR * framework
+    return job.nodes * of_nodes + job.looks * own_units(job.nodes)
 
 
 def _rows_of_a_node(job: Workload) -> int:
@@ -277,9 +319,10 @@ def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     pages, lists = _listings(job)
     digest_s = objects * _READ_WAIT_S + job.nodes * MINUTES_AN_HOUR * job.hours * job.lines * _DIGEST_S_A_LINE
     transitions = _REPORT_TRANSITIONS + 3 * items
+    written = items + lists + len(RULE_NAMES) + 3
     return (
         CostLine("S3", "GET", objects + items + lists, prices.object_get),
-        CostLine("S3", "LIST and PUT", pages + items + lists + len(RULE_NAMES) + 3, prices.object_put),
+        CostLine("S3", "LIST and PUT", pages + written, prices.object_put),
         CostLine(
             "Lambda",
             "GiB-s of the report's functions",
@@ -287,7 +330,17 @@ def _at_end(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
             prices.compute_gib_s,
         ),
         CostLine("Step Functions", "transitions", transitions, prices.transition),
+        _messages_of(written, job, prices),
+        CostLine("DynamoDB", "write units of Jobs, with its index", _CLOSE_WRITES, prices.write_unit),
     )
+
+
+def _messages_of(written: float, job: Workload, prices: UnitPrices) -> CostLine:
+    """Return what the stack's own objects cost: its bucket sends a message of each, which the evaluator drops."""
+    if job.existing_bucket:
+        return CostLine("EventBridge", "events of the report's objects", 2 * written, prices.event)
+    requests = written * (1 + 2 / _REQUEST_BATCH)
+    return CostLine("SQS", "requests for messages of the report's objects", requests, prices.queue_request)
 
 
 def _listings(job: Workload) -> tuple[float, int]:
@@ -302,7 +355,7 @@ def _listings(job: Workload) -> tuple[float, int]:
     return days * pages, job.nodes * days * math.ceil(keys / MOST_KEYS)
 
 
-def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
+def _fire(job: Workload, prices: UnitPrices) -> tuple[CostLine, ...]:
     return (
         CostLine("Step Functions", "transitions", _FIRE_TRANSITIONS, prices.transition),
         CostLine("Lambda", "GiB-s", _FIRE_COMPUTE_GIB_S, prices.compute_gib_s),
@@ -310,10 +363,11 @@ def _fire(prices: UnitPrices) -> tuple[CostLine, ...]:
         CostLine("S3", "PUT", len(RULE_NAMES) + 3, prices.object_put),
         CostLine("SNS", "messages, for mail and for chat", 2, prices.message),
         CostLine("EventBridge", "events", 1, prices.event),
+        _messages_of(len(RULE_NAMES) + 3, job, prices),
     )
 
 
-def _idle(prices: UnitPrices, free: FreeTier, memory: FunctionMemory) -> tuple[CostLine, ...]:
+def _idle(job: Workload, prices: UnitPrices, free: FreeTier, memory: FunctionMemory) -> tuple[CostLine, ...]:
     ticks = MINUTES_AN_HOUR * HOURS_A_MONTH
     canary_metrics = _CANARY_METRICS * CANARIES_A_MONTH / HOURS_A_MONTH
     polls, compute = ticks * _POLLERS * _WINDOWS_A_MINUTE, ticks * _TICK_S * memory.tick_memory_mb / 1_024
@@ -326,7 +380,7 @@ def _idle(prices: UnitPrices, free: FreeTier, memory: FunctionMemory) -> tuple[C
         CostLine("Lambda", "GiB-s of tick", compute, prices.compute_gib_s, free.compute_gib_s),
         CostLine("CloudWatch", "GB of logs", ticks * _IDLE_LOG_BYTES / _GB, prices.log_gb, free.log_gb),
         CostLine("DynamoDB", "read units", ticks * _TICK_READ_UNITS, prices.read_unit),
-        CostLine("several", "canaries, with alert and report", CANARIES_A_MONTH, total(_fire(prices))),
+        CostLine("several", "canaries, with alert and report", CANARIES_A_MONTH, total(_fire(job, prices))),
         CostLine("CloudWatch", "metrics in the canaries' hours", canary_metrics, prices.metric_month),
     )
 

@@ -73,8 +73,18 @@ class FreeTier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     dashboards: float = 0.0
 
 
+class PriceSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A later source that names the same price: what it is, and its date."""
+
+    date: str
+    source: str
+
+
 class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Unit prices with whose, of when and of which Regions they are."""
+    """Unit prices with whose, of when and of which Regions they are.
+
+    ``confirmed`` names for a price a later public source that has the same.
+    """
 
     source: str
     date: str
@@ -82,6 +92,7 @@ class UnitPriceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     regions: tuple[str, ...]
     prices: UnitPrices
     free_a_month: FreeTier = FreeTier()
+    confirmed: dict[str, PriceSource] = msgspec.field(default_factory=dict)
 
     def origin(self, region: str) -> str:
         """Whose prices these are, for example ``AWS public price list, us-east-1, 2025-05-01``."""

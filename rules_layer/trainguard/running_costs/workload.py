@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
-from trainguard.job_policy import EVALUATION_EVERY_S
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
 
 MINUTES_AN_HOUR = 60
 CORES_A_GPU = 12
 """As in an instance with 8 GPUs and 96 cores."""
+
+EARLY_MINUTES = 17
+"""While a node starts, and for 15 minutes after its first work, each minute is evaluated."""
 
 _BYTES_A_LINE = 121
 _LINES_OF_A_NODE = 3
@@ -35,6 +38,8 @@ class Workload:
         How often a node's system metrics are evaluated while no rule is near a change, seconds.
     retention_days : int
         Age at which profiles expire.
+    existing_bucket : bool
+        Whether the profile lies in a bucket whose events come through EventBridge.
     """
 
     nodes: int = 1
@@ -44,6 +49,7 @@ class Workload:
     framework: bool = False
     evaluation_every_s: float = EVALUATION_EVERY_S
     retention_days: int = 30
+    existing_bucket: bool = False
 
     @property
     def lines(self) -> float:
@@ -70,6 +76,17 @@ class Workload:
     def looks(self) -> float:
         """Evaluations of the whole job an hour."""
         return MINUTES_AN_HOUR if self.framework or self.evaluations >= MINUTES_AN_HOUR else _LOOKS_AN_HOUR
+
+    @property
+    def early_evaluations(self) -> float:
+        """Evaluations of one node at a job's start beyond those of `evaluations`: then each minute is evaluated."""
+        early_h = min(self.hours, EARLY_MINUTES / MINUTES_AN_HOUR)
+        return early_h * max(MINUTES_AN_HOUR - self.evaluations, 0.0)
+
+    @property
+    def early_looks(self) -> float:
+        """Looks at a job's start beyond those of `looks`."""
+        return min(self.hours, EARLY_MINUTES / MINUTES_AN_HOUR) * max(MINUTES_AN_HOUR - self.looks, 0.0)
 
     @property
     def profile_bytes(self) -> float:

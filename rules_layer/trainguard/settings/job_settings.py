@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from trainguard.job_policy import EVALUATION_EVERY_S, EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
+from trainguard.evaluation_interval import EVALUATION_EVERY_S
+from trainguard.job_policy import EVERY_JOB, AlertPolicy, JobPolicy, StopPolicy
 from trainguard.settings import parsers
 from trainguard.settings.faults import SettingFault
 from trainguard.settings.owners import OWNER_KINDS, TAGS_EXPECTED, read_tag_names

@@ -42,6 +42,9 @@ NODE = ""
 MOST_DEVICE_SERIES = 2_048
 """No node has more: 64 GPUs with all series of each."""
 
+MOST_INSTANCES = 64
+"""Instances of partitioned GPUs of a node that rules judge."""
+
 _PETA = 1e15
 _LARGEST = {
     MEMORY_USED: _PETA,
@@ -158,6 +161,18 @@ class DeviceSamples:
 
 
 NO_DEVICES = DeviceSamples()
+
+
+def instances_of(known: list[str], devices: DeviceSamples) -> list[str]:
+    """Return the instances of partitioned GPUs that are known, with those of ``devices``, at most MOST_INSTANCES."""
+    new = [device for device in devices.devices if ".mig" in device and device not in known]
+    return sorted([*known, *new], key=device_order)[:MOST_INSTANCES] if new else known
+
+
+def device_order(device: str) -> tuple[int, int, str]:
+    """Return what orders devices: the numbers of a GPU and of its instance, -1 for the whole GPU."""
+    gpu, _, instance = device.partition(".mig")
+    return int(re.sub(r"\D", "", gpu) or 0), int(instance) if instance.isdecimal() else -1, device
 
 
 def device_samples(names: list[DeviceName], times: FloatArray, values: FloatArray, columns: IntArray) -> DeviceSamples:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainguard.telemetry import devices as names
-from trainguard.telemetry.devices import DeviceSamples
+from trainguard.telemetry.devices import DeviceSamples, device_order
 from trainguard.telemetry.snapshots import FloatArray
 from trainguard.timeline.buckets import Key
 
@@ -58,12 +58,12 @@ def device_series(devices: DeviceSamples) -> Iterator[tuple[DeviceKind, Key, Flo
     for kind in DEVICE_KINDS:
         for metric in kind.metrics:
             for device, series in devices.of(metric).items():
-                number = device.removeprefix("gpu")
-                if not number.isdecimal():
+                if not device.startswith("gpu"):
                     continue
+                number = device_order(device)[0]
                 values = series.values
                 if kind.name == "memory_used":
                     if device not in totals or totals[device].last <= 0.0:
                         continue
                     values = np.minimum(100.0 * values / totals[device].last, 100.0)
-                yield kind, (int(number), device, metric if len(kind.metrics) > 1 else ""), series.times, values
+                yield kind, (number, device, metric if len(kind.metrics) > 1 else ""), series.times, values

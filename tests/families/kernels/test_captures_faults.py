@@ -65,7 +65,7 @@ def test_given_a_damaged_trace_among_good_ones_when_judged_then_it_is_named_and_
     assert list(verdict.unread_why) == [traces[3].key.rpartition("/")[2]]
     row = live.rows()["LateRank"]
     assert row.status is Status.FIRED
-    assert "1 bad_traces" in row.finding.reason
+    assert "1 bad trace" in row.finding.reason
     assert live.record.counters["bad_traces"] == 1
 
 
@@ -210,4 +210,4 @@ def test_given_captures_without_end_when_a_job_has_had_its_executions_then_later
         live.until(SETTLED + 1_800.0 * number)
     assert len(live.machine.ran) == 2
     assert live.record.counters["captures_passed_over"] == 2
-    assert "2 captures_passed_over" in live.rows()["LateRank"].finding.reason
+    assert "2 captures passed over" in live.rows()["LateRank"].finding.reason

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.families.training.runs import uploads_of
+from tests.families.training.test_scalars import close, events, put
 from tests.support.delivery import Network
 from tests.support.report_runs import FOLDER, ReportRun
 from tests.support.small_job import BUCKET, JOB, START, describe
@@ -100,6 +101,64 @@ def test_given_no_time_for_all_steps_when_reported_then_the_first_are_shown_and_
     assert training is not None
     assert (training.steps, training.last_step) == (2, 3)
     assert b"debug-output could not be read after step 3" in written(world, "report.json")
+
+
+SCALARS = {
+    "tensorboard-output/train/events.out.tfevents.1.h": events({step: 2.0 - 0.02 * step for step in range(60)}, "loss"),
+    "tensorboard-output/val/events.out.tfevents.1.h": events(dict.fromkeys(range(0, 60, 5), 2.1), "loss"),
+}
+
+
+def put_scalars(network: Network) -> None:
+    for place, (name, body) in enumerate(SCALARS.items()):
+        put(network, name, body, 10.0 + place)
+    close(network)
+
+
+def test_given_files_of_scalars_alone_when_reported_in_many_parts_then_losses_are_drawn_as_in_one() -> None:
+    shown = []
+    for looks in (1_000_000, 0):
+        network = Network(families=FAMILIES)
+        put_scalars(network)
+        run = ReportRun(network.world, looks=looks)
+        run.run()
+        training = report_of(network.world).training
+        assert training is not None
+        assert (training.steps, training.first_step, training.last_step, training.left_out) == (72, 0, 59, [])
+        assert [(each.name, each.mode, each.seen) for each in training.series] == [
+            ("loss", "TRAIN", 60),
+            ("loss", "EVAL", 12),
+        ]
+        shown.append((run.calls("DigestProfile"), msgspec.json.encode(training)))
+        assert 'id="training-series"' in written(network.world, "report.html").decode()
+    assert shown[0][0] == 1
+    assert shown[1][0] > 2
+    assert shown[0][1] == shown[1][1]
+
+
+def test_given_tensors_and_files_of_scalars_when_reported_then_both_are_drawn() -> None:
+    network = Network(families=FAMILIES)
+    network.world.training_jobs.set(describe({"trainguard:training-rules": "ExplodingTensor"}))
+    for place, upload in enumerate(uploads_of(trials()["exploding_tensor"])):
+        network.put(upload)
+        network.announce(upload, START + place)
+    put_scalars(network)
+    ReportRun(network.world).run()
+    training = report_of(network.world).training
+    assert training is not None
+    assert training.steps == 8 + 72
+    assert {"loss", "MSELoss_output_0"} == {each.name for each in training.series}
+    assert 'id="training-gradients"' in written(network.world, "report.html").decode()
+
+
+def test_given_no_time_for_all_files_of_scalars_when_reported_then_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_digest, "MAX_PARTS", 1)
+    network = Network(families=FAMILIES)
+    put_scalars(network)
+    ReportRun(network.world, looks=0).run()
+    assert b"The files of scalars could not be read" in written(network.world, "report.json")
 
 
 def test_given_a_report_from_state_when_written_then_it_has_no_tensors() -> None:

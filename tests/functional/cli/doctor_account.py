@@ -19,6 +19,7 @@ from botocore.validate import validate_parameters
 
 from tests.functional.cli.doctor_stack import (
     ACCOUNT,
+    BUCKET,
     REGION,
     STACK,
     arn_of,
@@ -239,9 +240,12 @@ def _bucket() -> dict[Question, Answer]:
     def nothing(given: Given) -> dict[str, Any]:
         raise RefusalError("404", "Not Found", 404)
 
+    properties = named("AWS::S3::Bucket")[BUCKET]
+    (deployed,) = properties["NotificationConfiguration"]["QueueConfigurations"]
+    to_queue = {"QueueArn": deployed["Queue"], "Events": [deployed["Event"]]}
     return {
         ("s3", "HeadBucket"): always({"BucketRegion": REGION}),
-        ("s3", "GetBucketNotificationConfiguration"): always({"EventBridgeConfiguration": {}}),
+        ("s3", "GetBucketNotificationConfiguration"): always({"QueueConfigurations": [to_queue]}),
         ("s3", "GetBucketLifecycleConfiguration"): always({"Rules": [rule]}),
         ("s3", "GetBucketEncryption"): always(encrypted("AES256")),
         ("s3", "ListObjectsV2"): always({"IsTruncated": False, "KeyCount": 0}),
@@ -335,7 +339,15 @@ def _stores() -> dict[Question, Answer]:
         "ContinuousBackupsStatus": "ENABLED",
         "PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": "ENABLED"},
     }
-    depths = {"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesNotVisible": "0"}
+    policies = {
+        queue: each["PolicyDocument"] for each in named("AWS::SQS::QueuePolicy").values() for queue in each["Queues"]
+    }
+
+    def attributes(given: Given) -> dict[str, Any]:
+        depths = {"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesNotVisible": "0"}
+        known = depths | {"Policy": json.dumps(policies[given["QueueUrl"]])}
+        return {"Attributes": {name: known[name] for name in given["AttributeNames"]}}
+
     return {
         ("dynamodb", "DescribeTable"): table,
         ("dynamodb", "DescribeTimeToLive"): always({"TimeToLiveDescription": expiry}),
@@ -343,7 +355,7 @@ def _stores() -> dict[Question, Answer]:
         ("dynamodb", "GetItem"): always({}),
         ("dynamodb", "Scan"): always({"Items": [], "Count": 0}),
         ("dynamodb", "Query"): always({"Items": [], "Count": 0}),
-        ("sqs", "GetQueueAttributes"): always({"Attributes": depths}),
+        ("sqs", "GetQueueAttributes"): attributes,
     }
 
 

@@ -101,11 +101,11 @@ def test_given_a_job_before_its_first_object_when_reported_then_it_keeps_the_sch
 
 
 def objects_of(found: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object that is one of our types: counters, parameters and details have names of their own."""
+    """Yield every object that is one of our types: those that are left out have names of their own."""
     if isinstance(found, dict):
         yield path, found
         for name, each in found.items():
-            if name not in {"counters", "parameters", "details"}:
+            if name not in {"counters", "parameters", "details", "reasons"}:
                 yield from objects_of(each, f"{path}.{name}")
     elif isinstance(found, list) and found:
         yield from objects_of(found[0], f"{path}[]")

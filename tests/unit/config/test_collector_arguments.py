@@ -1,12 +1,14 @@
 """What a launch needs for the collector: what the collector itself takes, and tags that TrainGuard reads."""
 
 import pytest
+from packaging.requirements import Requirement
 
 from trainguard.config import FrameworkProfile, Profiler, ProfilerConfig, collector_arguments, rule_configs
 from trainguard.errors import LaunchConfigError
 from trainguard_collector.names import Identity
 from trainguard_collector.settings import read_settings
 
+WHEEL = "trainguard_collector-0.1.0-py3-none-any.whl"
 PLACE = "s3://my-profiles/jobs"
 
 
@@ -51,3 +53,26 @@ def test_given_a_profile_that_the_collector_cannot_write_when_launched_then_it_i
 ) -> None:
     with pytest.raises(LaunchConfigError):
         collector_arguments(profile)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (f"./{WHEEL}", f"./{WHEEL}[s3]"),
+        (f"https://host/{WHEEL}", f"trainguard-collector[s3] @ https://host/{WHEEL}"),
+        ("trainguard-collector[s3]==0.1.0", "trainguard-collector[s3]==0.1.0"),
+    ],
+)
+def test_given_where_the_wheel_lies_when_asked_then_the_requirement_is_a_line_that_pip_reads(
+    given: str, line: str
+) -> None:
+    requirement = collector_arguments(PLACE, requirement=given).requirement
+    assert requirement == line
+    if not line.startswith("./"):
+        assert Requirement(line).extras == {"s3"}
+
+
+@pytest.mark.parametrize("given", ["", f"s3://bucket/{WHEEL}", "a\nb"])
+def test_given_a_requirement_that_pip_cannot_fetch_when_asked_then_it_is_refused(given: str) -> None:
+    with pytest.raises(LaunchConfigError, match="requirement"):
+        collector_arguments(PLACE, requirement=given)

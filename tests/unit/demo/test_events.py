@@ -68,10 +68,13 @@ def test_given_the_object_events_when_compared_then_size_and_checksum_are_those_
         upload = recorded[announced["key"]]
         checksum = hashlib.md5(upload.body, usedforsecurity=False).hexdigest()
         assert (announced["size"], announced["etag"]) == (len(upload.body), checksum)
+    (record,) = event("s3_notification_system")["Records"]
+    assert record["s3"]["object"]["eTag"] == event("s3_object_created_system")["detail"]["object"]["etag"]
 
 
-def test_given_the_batch_of_objects_when_sorted_then_two_minutes_and_one_timeline_ring() -> None:
-    (job,), refusals = sort_messages(messages("sqs_objects"), FAMILIES)
+@pytest.mark.parametrize("name", ["sqs_objects", "sqs_notifications"])
+def test_given_the_batch_of_objects_when_sorted_then_two_minutes_and_one_timeline_ring(name: str) -> None:
+    (job,), refusals = sort_messages(messages(name), FAMILIES)
 
     assert sorted(key.node_kind for key in job.nodes) == ["algo-1#system", "algo-2#framework", "algo-2#system"]
     assert refusals == []

@@ -7,8 +7,11 @@ import pytest
 
 from tests.support.delivery import Network, object_message
 from tests.support.small_job import INTERVAL_S, JOB, SETTINGS, START, Upload, describe
+from trainguard.families.profiler.system_stream import SystemState
+from trainguard.job_policy import MOST_NODES_EACH_MINUTE
 from trainguard.layout import hour_folder
 from trainguard.records import NodeRecord, Status, StreamKey
+from trainguard.state.codec import decode_state
 
 NODE = StreamKey(JOB, "algo-1", "system")
 WORKS = 18
@@ -83,6 +86,22 @@ def test_given_a_calm_node_when_minutes_come_then_one_write_is_made_an_interval_
     assert requests["ProfileObjects.list"] == 0
     assert item.cursors["minute"] == minute(first + 59)
     assert item.counters.get("gaps", 0) == 0
+
+
+@pytest.mark.parametrize("every_s", [60, 180])
+@pytest.mark.parametrize(("nodes", "writes"), [(MOST_NODES_EACH_MINUTE, 12), (MOST_NODES_EACH_MINUTE + 1, 5)])
+def test_given_a_node_near_a_change_when_its_job_is_too_large_for_each_minute_then_it_is_evaluated_in_turn(
+    nodes: int, writes: int, every_s: int
+) -> None:
+    """In the first minutes each node is near one; the first two minutes are written apart."""
+    network = Network()
+    tags = SETTINGS | {"trainguard:evaluation-every-s": str(every_s)}
+    network.world.training_jobs.set(replace(describe(tags), instance_count=nodes, framework_profiling=False))
+    arrive(network, 0)
+    item, requests = applied(network, 1, 12)
+    assert decode_state("item", item.codec, item.state, SystemState).near
+    assert requests["NodeStates.save"] == writes
+    assert item.cursors["minute"] == minute(12)
 
 
 def test_given_a_deferred_minute_that_s3_does_not_have_when_one_is_due_then_it_is_waited_for_as_ever() -> None:

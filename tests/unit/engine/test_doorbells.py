@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -18,6 +19,15 @@ MINUTE = 1_795_248_000
 def created(key: Any, bucket: Any = "profiles", time: Any = TIME) -> Any:
     detail = {"version": "0", "bucket": {"name": bucket}, "object": {"key": key, "size": 1, "sequencer": "00"}}
     return json.dumps({"source": "aws.s3", "detail-type": "Object Created", "time": time, "detail": detail})
+
+
+def record(key: Any, *, name: str = "ObjectCreated:Put", bucket: Any = "profiles", time: Any = TIME) -> Any:
+    s3 = {"s3SchemaVersion": "1.0", "bucket": {"name": bucket}, "object": {"key": quote_plus(key, safe="/"), "size": 1}}
+    return {"eventVersion": "2.1", "eventSource": "aws:s3", "eventTime": time, "eventName": name, "s3": s3}
+
+
+def notified(*records: Any) -> str:
+    return json.dumps({"Records": records})
 
 
 def system(job: Any = "job", node: Any = "algo-1", minute: Any = MINUTE) -> Any:
@@ -38,6 +48,51 @@ def test_given_objects_of_two_nodes_when_sorted_then_each_node_has_its_own_messa
         "algo-1": ["m0", "m2"],
         "algo-2": ["m1"],
     }
+
+
+def test_given_a_notification_when_sorted_then_its_keys_are_decoded_and_each_record_is_for_its_node() -> None:
+    keys = ["my team+1/" + system(), "my team+1/" + system(node="algo-2")]
+    (job,), refusals = sort_messages(messages(notified(*map(record, keys)), created(keys[0])), FAMILIES)
+    assert refusals == []
+    assert job.source == ("profiles", ProfileRoot("my team+1/", "job"))
+    announced = {key.node: [each.key for each in of_node.work.messages] for key, of_node in job.nodes.items()}
+    assert announced == {"algo-1": [keys[0], keys[0]], "algo-2": [keys[1]]}
+    assert job.message_ids == ["m0", "m1"]
+
+
+def test_given_a_record_that_cannot_be_used_when_sorted_then_it_is_refused_and_its_neighbours_are_not() -> None:
+    escaped = record(system())
+    escaped["s3"]["object"]["key"] = "%ff"
+    removed = record(system(), name="ObjectRemoved:Delete")
+    future = record(system(minute=MINUTE + 7_200))
+    look_alike = record("job/rule-output/a/" + system())
+    bad = [escaped, removed, future, look_alike, {}, 5, None]
+    (job,), refusals = sort_messages(messages(notified(*bad, record(system()))), FAMILIES)
+    assert [key.node for key in job.nodes] == ["algo-1"]
+    malformed, foreign = "malformed_messages", "foreign_keys"
+    assert [each.what for each in refusals] == [malformed, malformed, foreign, foreign, malformed, malformed, malformed]
+    assert not any(each.is_defect for each in refusals)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        notified(record("job/rule-output/TrainGuardReport/report.html"), record("job/output/model.tar.gz")),
+        notified(record("job/debug-output/events/000000000000/000000000000_worker_0.tfevents")),
+        notified(record("job/checkpoints/job.json.bak"), record("a" * 1_024)),
+        notified(),
+        json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Time": TIME, "Bucket": "profiles"}),
+    ],
+)
+def test_given_objects_of_no_family_when_a_bucket_notifies_of_them_then_nothing_is_done_and_nothing_counted(
+    body: str,
+) -> None:
+    assert sort_messages(messages(body), FAMILIES) == ([], [])
+
+
+def test_given_a_job_file_when_a_bucket_notifies_of_it_then_it_is_the_jobs() -> None:
+    (job,), _ = sort_messages(messages(notified(record("team/job/job.json"))), FAMILIES)
+    assert (job.job, job.job_files) == ("job", ["m0"])
 
 
 def test_given_one_job_name_under_two_roots_when_sorted_then_they_are_not_mixed() -> None:
@@ -71,6 +126,8 @@ def test_given_the_end_marker_when_sorted_then_the_job_has_ended_and_no_node_rin
         ("", "malformed_messages"),
         ("not json", "malformed_messages"),
         ("[]", "malformed_messages"),
+        (json.dumps({"Records": {}}), "malformed_messages"),
+        (json.dumps({"Event": "s3:AnotherEvent"}), "malformed_messages"),
         ("{}", "malformed_messages"),
         (json.dumps({"source": "aws.s3", "time": TIME, "detail": {"bucket": {}}}), "malformed_messages"),
         (json.dumps({"source": "aws.s3", "time": "soon", "detail": {}}), "malformed_messages"),

@@ -201,3 +201,12 @@ def test_given_many_episodes_when_kept_then_the_newest_and_the_costliest_have_th
         feed(history, "....", start=minute + 1)
     assert [each.reason for each in history.shown_episodes()] == ["", "grave", "", "newest"]
     assert history.shown_episodes()[1].advice == "Mend: grave"
+
+
+def test_given_a_node_that_idles_twice_when_the_second_run_is_as_long_then_it_cost_as_much() -> None:
+    history = FiringHistory()
+    hold(history, range(60, 91), low(3_600.0, share=1_800.0 / 5_400.0, idle_node="idle"))
+    rest(history, range(91, 100))
+    hold(history, range(120, 151), low(7_200.0, share=1_800.0 / 9_000.0, idle_node="idle"))
+
+    assert [round(each.wasted_s or 0.0, 6) for each in history.shown_episodes()] == [1_800.0, 1_800.0]

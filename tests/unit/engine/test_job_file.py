@@ -197,6 +197,26 @@ def test_given_an_end_mark_when_the_file_leaves_the_end_open_or_says_that_the_jo
     assert network.job().active is not closed
 
 
+def test_given_an_attempt_that_failed_when_the_job_is_started_again_then_it_runs_and_ends_as_the_last_one_did() -> None:
+    network = outside()
+    tell(network, file(status="InProgress", started_at=START, settings=SETTINGS))
+    arrive(network, SYSTEM_1[:4])
+    tell(network, file(status="Failed", started_at=START, ended_at=START + 250), at=network.now)
+    settle(network)
+    assert (network.job().active, network.job().status) == (False, JobStatus.FAILED)
+    tell(network, file(status="InProgress", started_at=START + 260), at=network.now)
+    arrive(network, [END_MARK, *SYSTEM_1[4:]])
+    settle(network)
+    again = network.job()
+    assert (again.active, again.closing, again.status) == (True, False, JobStatus.IN_PROGRESS)
+    assert (again.started_at, again.ended_at) == (START + 260.0, None)
+    tell(network, file(status="Completed", started_at=START + 260, ended_at=START + 950), at=network.now)
+    settle(network)
+    job = network.job()
+    assert (job.active, job.status, job.ended_at) == (False, JobStatus.COMPLETED, START + 950.0)
+    assert len(network.world.reports.started) == 2
+
+
 def test_given_a_file_that_changes_when_read_again_then_the_job_grows_and_its_settings_stay() -> None:
     network = outside()
     tell(network, file(instance_count=2, settings=SETTINGS))

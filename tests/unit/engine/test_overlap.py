@@ -166,5 +166,5 @@ def test_given_a_finding_of_several_kinds_when_the_job_has_ended_then_it_speaks_
 def test_given_what_is_left_of_low_gpus_when_the_waste_is_told_then_it_is_of_that_alone() -> None:
     found = several()
 
-    assert wasted_share([found[LOW]], 1) == pytest.approx(3.0 / 24.0)
-    assert wasted_share([replace(found[LOW], explained_by="IOBottleneck")], 1) == pytest.approx(7.2 / 24.0)
+    assert wasted_share(found[LOW], 1) == pytest.approx(3.0 / 24.0)
+    assert wasted_share(replace(found[LOW], explained_by="IOBottleneck"), 1) == pytest.approx(7.2 / 24.0)

@@ -28,7 +28,7 @@ def test_given_findings_when_told_then_the_gravest_comes_with_its_cost_and_the_o
     )
     assert shown_status(verdict) is Status.FIRED
     assert verdict.result.reason == (
-        "CPUBottleneck (critical): CPUBottleneck fired. It has cost about USD 15.30 of the USD 38.25 spent. "
+        "CPUBottleneck (critical): CPUBottleneck fired. It has cost about USD 22.95 of the USD 38.25 spent. "
         "Also: LowGPUUtilization (critical, explained by CPUBottleneck). "
         "4 rules: 3 evaluated, 1 not applicable."
     )

@@ -14,6 +14,7 @@ from trainguard.report.html.training.xgboost_page import render_xgboost
 from trainguard.report.training.build import training_report
 from trainguard.report.training.digest import Digester, TrainingDigest
 from trainguard.report.training.document import TrainingReport
+from trainguard.report.training.fires import RuleFires
 from trainguard.rules.training.step_rule import Check
 
 NAN = float("nan")
@@ -27,7 +28,9 @@ def digested(run: Run) -> TrainingDigest:
 
 
 def trained(digest: TrainingDigest, *fires: Check) -> TrainingReport:
-    return training_report(digest, {f"training/Rule{number}": fire for number, fire in enumerate(fires)})
+    return training_report(
+        digest, {f"training/Rule{number}": RuleFires(fire, (fire.step,)) for number, fire in enumerate(fires)}
+    )
 
 
 def page_of(training: TrainingReport) -> PageRead:
@@ -82,6 +85,17 @@ def test_given_fires_when_rendered_then_they_are_marked_and_named_in_the_chart()
     lines = [each for each in page.of("line") if each.attributes.get("class") == "limit" and "svg" in each.inside]
     assert lines
     assert "the loss rose." in page.text
+
+
+def test_given_a_rule_that_fires_again_when_rendered_then_each_beginning_has_a_line_and_the_first_its_name() -> None:
+    fire = Check(step=3, at=3.0, fires=True, reason="the loss rose.", tensor="loss")
+    training = training_report(trial("overtraining"), {"training/Rule0": RuleFires(fire, (3, 9, 26, 4_000))})
+    page = page_of(training)
+    lines = [each for each in page.of("line") if each.attributes.get("class") == "limit" and "svg" in each.inside]
+    assert training.fires[0].episodes == [3, 9, 26, 4_000]
+    assert len(lines) == 3
+    chart = next(each for each in page.of("svg") if each.attributes.get("class") == "chart")
+    assert chart.text.count("Rule0") == 1
 
 
 def test_given_no_fires_when_rendered_then_that_is_said() -> None:
@@ -148,7 +162,7 @@ def hostile_run() -> Run:
 
 def test_given_ten_thousand_hostile_names_when_rendered_then_they_are_text_and_the_page_is_small() -> None:
     fire = Check(step=1, at=1.0, fires=True, reason=HOSTILE, tensor=HOSTILE)
-    training = training_report(digested(hostile_run()), {f"training/{HOSTILE}": fire})
+    training = training_report(digested(hostile_run()), {f"training/{HOSTILE}": RuleFires(fire, (1,))})
     pages = render_report(replace(report(), training=training)), render_xgboost(training, HOSTILE)
     for page in pages:
         assert faults_of(page) == []

@@ -130,3 +130,20 @@ def test_given_a_run_of_another_framework_when_reported_then_it_has_no_files_of_
     report = report_of(None, {"labels": [0, 1], "predictions": [0, 1]})
     assert report.predictions.confusion is not None
     assert xgboost_files(report) == {}
+
+
+@pytest.mark.parametrize("predictions", [[[0.1, 0.9, 0.0], [0.7, 0.2, 0.1]], [0.1, 0.9, 0.0, 0.7, 0.2, 0.1]])
+def test_given_probabilities_of_each_class_when_reported_then_the_highest_of_a_row_is_the_prediction(
+    predictions: list[Any],
+) -> None:
+    matrix = report_of("multi:softprob", {"labels": [1, 2], "predictions": predictions}).predictions.confusion
+    assert matrix is not None
+    assert (matrix.classes, matrix.counts) == ([0, 1, 2], [[0, 0, 0], [0, 1, 0], [1, 0, 0]])
+
+
+def test_given_names_of_confusions_parameters_when_digested_then_the_matrix_is_of_those_tensors() -> None:
+    digester = Digester(confusion={"labels": "foo", "predictions": "bar"})
+    digester.fold(Run().add(0, {"foo": [0, 1, 1], "bar": [0, 1, 0]}))
+    matrix = digester.done().predictions.confusion
+    assert matrix is not None
+    assert matrix.counts == [[1, 0], [1, 1]]

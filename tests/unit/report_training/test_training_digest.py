@@ -13,6 +13,7 @@ from trainguard.errors import TelemetryFormatError
 from trainguard.report.training.budget import ReadBudget
 from trainguard.report.training.build import training_report
 from trainguard.report.training.digest import MOST_SERIES, Digester, TrainingDigest, decode_digest, encode_digest
+from trainguard.report.training.fires import RuleFires
 from trainguard.report.training.heat_map import MOST_ROWS
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
 from trainguard.rules.training.step_rule import Check
@@ -210,7 +211,9 @@ def test_given_a_broken_tensor_when_folded_then_the_others_go_on_and_it_is_said(
 def test_given_fires_when_reported_then_they_are_in_order_of_steps() -> None:
     late = Check(step=9, at=9.0, fires=True, reason="late", tensor="t")
     early = Check(step=2, at=2.0, fires=True, reason="early")
-    report = training_report(TrainingDigest(), {"training/A": late, "training/B": early})
+    report = training_report(
+        TrainingDigest(), {"training/A": RuleFires(late, (9,)), "training/B": RuleFires(early, (2, 7))}
+    )
     assert [(each.rule, each.step, each.tensor) for each in report.fires] == [
         ("training/B", 2, None),
         ("training/A", 9, "t"),

@@ -116,7 +116,7 @@ def test_given_a_fault_late_in_a_long_job_when_it_has_lasted_20_minutes_then_the
 
     assert result.first_fire is not None
     assert result.first_fire > healthy + 15.0
-    assert "points of the last 30 min on algo-1" in result.last.reason
+    assert "points of the 30 min to 2023-11-15 02:34 UTC on algo-1" in result.last.reason
     assert result.last.plain_details["share_percent"] < 10.0
     assert result.last.affected_share == result.last.plain_details["share_percent"] / 100.0
 
@@ -274,8 +274,6 @@ def test_given_half_of_the_gpus_that_wait_when_it_fires_then_only_their_time_is_
 
     assert result.last.affected_share == pytest.approx(80 / 93)
     assert result.last.wasted_share == pytest.approx(0.96 * 0.5 * 80 / 93)
-    assert result.last.advice is not None
-    assert result.last.advice.endswith("the wait has cost as much as 38.4 min of the whole node algo-1.")
 
 
 def test_given_start_up_before_a_bottleneck_when_it_fires_then_the_waste_is_a_share_of_all_paid_time() -> None:

@@ -103,7 +103,7 @@ def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -
     )
     assert result.last.advice == (
         "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster volume or "
-        "file system: the wait has cost as much as 10.5 min of the whole node algo-1."
+        "file system (algo-1)."
     )
     assert result.last.affected_share == pytest.approx(0.6)
     assert result.last.pooled == (1_800, 3_000)

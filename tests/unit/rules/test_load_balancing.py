@@ -54,10 +54,10 @@ def test_given_one_gpu_behind_when_it_fires_then_reason_advice_and_cost_have_its
     assert result.last.wasted_share == pytest.approx(1.0 - 65.0 / 80.0)
     assert result.last.affected_share == 1.0
     assert result.last.advice is not None
-    assert result.last.advice.startswith(
-        "Together they do 18.8 % less than at the pace of the busiest, which cost 18.8 % of the time paid for algo-1: "
+    assert result.last.advice.endswith(
+        ". At the pace of the busiest, the GPUs of algo-1 together would do 23.1 % more."
     )
-    assert "let a process use" not in result.last.advice
+    assert "et a process use" not in result.last.advice
 
 
 def test_given_start_up_and_a_pause_when_it_fires_then_they_are_paid_for_and_not_lost_to_the_imbalance() -> None:
@@ -75,7 +75,7 @@ def test_given_a_gpu_that_is_never_used_while_others_work_when_judged_then_it_fi
     assert result.last.status is Status.FIRED
     assert result.last.worst == "gpu1"
     assert result.last.advice is not None
-    assert "let a process use gpu1 of algo-1, or pay for less" in result.last.advice
+    assert "Let a process use gpu1 of algo-1, or pay for less" in result.last.advice
     assert result.last.wasted_share == pytest.approx(0.5, abs=1e-9)
 
 

@@ -18,6 +18,7 @@ from tests.unit.rules.gpu_loads import (
 )
 from trainguard.layout import hour_folder
 from trainguard.records import Status
+from trainguard.rules.balance_times import FINE_S
 from trainguard.rules.balance_window import BLOCK_S, BalanceWindow, Block, gaps_across
 from trainguard.rules.divergence import MAX_DISTANCE
 from trainguard.rules.rule_inputs import JobView, NodeFacts
@@ -46,12 +47,11 @@ def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_na
     )
     assert said.worst == "algo-2"
     assert said.advice is not None
-    assert "look at what is different on algo-2: its share of the data, its network" in said.advice
+    assert "Look at what is different on algo-2: its share of the data, its network" in said.advice
     assert said.plain_details["distances"]["algo-2"] == pytest.approx(MAX_DISTANCE)
     assert said.plain_details["distances"]["algo-3"] < 0.5
     assert said.plain_details["means"] == {"algo-1": 90.0, "algo-2": 30.0, "algo-3": 90.0}
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
-    assert "which cost 22.2 % of the time paid for the job: look at" in said.advice
 
 
 def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_paid_for_too() -> None:
@@ -61,9 +61,7 @@ def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_pa
 
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
     assert said.advice is not None
-    assert said.advice.startswith(
-        "Together they do 33.3 % less than at the pace of the busiest, which cost 22.2 % of the time paid for the job: "
-    )
+    assert said.advice.endswith("At the pace of the busiest, the nodes of the job together would do 50 % more.")
 
 
 def test_given_nodes_whose_gpus_differ_alike_when_compared_then_the_nodes_are_equal() -> None:
@@ -117,10 +115,11 @@ def test_given_a_node_that_falls_behind_late_when_the_last_hour_is_compared_then
     said = JOB_RULE.judge(JobView(0.0, 0.0, None, False, False, False, nodes), DEFAULTS)
 
     assert said.status is Status.FIRED
-    assert (said.worst, said.onset) == ("algo-2", BLOCK_S * 2_900_000 + 1_200.0)
+    assert said.worst == "algo-2"
+    assert said.onset == pytest.approx(BLOCK_S * 2_900_000 + 1_200.0, abs=FINE_S / 2.0)
     assert said.reason == (
-        "over the last 60 min algo-2 is at 63.3 % on average, algo-1 at 90 %: 26.7 percentage points behind the "
-        "busiest (threshold 20)."
+        "over 60 min algo-2 is at 63.3 % on average, algo-1 at 90 %: 26.7 percentage "
+        "points behind the busiest (threshold 20)."
     )
 
 

@@ -276,8 +276,8 @@ def test_given_two_low_gpus_of_four_when_it_fires_then_their_idleness_is_the_was
     assert result.last.affected_share == 1.0
     assert result.last.advice == (
         "Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
-        "nothing more to do, take a smaller instance: gpu1 on algo-1 leaves 70 % or more unused in 95 % of the newest "
-        "points."
+        "nothing more to do and cores are free, take a smaller instance: gpu1 on algo-1 leaves 70 % or more unused in "
+        "95 % of the newest points."
     )
 
 
@@ -371,3 +371,17 @@ def test_given_many_pauses_when_judged_then_what_was_left_out_is_told() -> None:
     result = judge(series(np.concatenate(work)), closed=False)
 
     assert result.last.reason.endswith("26.9 % of the points of algo-1 were left out as pauses.")
+
+
+def test_given_all_gpus_low_and_one_later_when_it_fires_again_then_only_its_new_loss_is_added() -> None:
+    def block(first: float, second: float) -> list[float]:
+        return [90.0] * 40 + [first] * 60 + [90.0] * 60 + [second] * 60
+
+    node = series(np.column_stack([block(40.0, 40.0), *([block(40.0, 90.0)] * 3)]), interval_s=60.0)
+    result = judge(node, closed=False)
+
+    fired = [(minute, said) for minute, said in zip(result.minutes, result.results, strict=True) if said.gpus]
+    first = [said.wasted_share * minute for minute, said in fired if minute < 120.0 and said.wasted_share is not None]
+    later = [said.wasted_share * minute for minute, said in fired if minute > 180.0 and said.wasted_share is not None]
+    assert first[-1] == pytest.approx(0.6 * 60.0, abs=3.0)
+    assert later[-1] - first[-1] == pytest.approx(0.6 * 60.0 / 4.0, abs=3.0)

@@ -110,6 +110,11 @@ def test_given_a_leak_that_is_over_when_judged_then_it_fires_no_more() -> None:
     said = judge(lambda at: 30.0 + 10.0 * min(at, 120.0) / 60.0, minutes=360)
     assert Status.FIRED in said.statuses[:125]
     assert said.last.status is Status.OK
+    held = [each for each in said.results if each.status is Status.FIRED][-1]
+    reason, advice = held.kept_texts
+    assert " rose and stopped: " in reason
+    assert (advice or "").startswith("Nothing needs to be changed if a cache")
+    assert held.until == pytest.approx(JOB_START + 60.0 * 120.0, abs=180.0)
 
 
 def test_given_two_devices_when_one_leaks_then_it_alone_is_named() -> None:

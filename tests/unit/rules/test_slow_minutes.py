@@ -36,7 +36,10 @@ def test_given_means_of_slow_gpus_beside_full_cores_when_judged_then_it_fires_th
     assert (result.status, result.plain_details["bottlenecked"]) == (Status.FIRED, 0)
     assert result.wasted_share == pytest.approx(0.50, abs=0.01)
     assert (result.onset, result.gpus) == (JOB_START, ("gpu0",))
-    assert "the GPUs were below 80 % on average, at 45 % of late, while all cores were full, 97 % on" in result.reason
+    assert (
+        "the GPUs were below 80 % on average, at 45 % in the newest, while all cores were full, 97 % on"
+        in result.reason
+    )
     assert result.advice is not None
     assert result.advice.startswith("All cores are full, 97 % on average: use fewer or cheaper transforms")
     assert "more data loader processes" not in result.advice

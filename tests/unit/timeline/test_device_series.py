@@ -1,5 +1,7 @@
 """Further series of GPUs over time: units, both directions, finer parts, and room on the page."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,19 @@ def test_given_a_collected_profile_when_built_then_each_gpu_has_its_further_seri
         "nvlink": {4_000_000_000},
         "pcie": {5_000_000},
     }
+
+
+def test_given_a_partitioned_gpu_when_built_then_its_instances_have_series_of_their_own() -> None:
+    times = np.array([START + 1.0, START + 11.0])
+    further = {
+        metric: {f"gpu0.mig{number}": DeviceSeries(times, np.full(2, value)) for number in (0, 1)}
+        for metric, value in ALL.items()
+        if metric.startswith(("SM", "Memory"))
+    }
+    samples = Samples(times, np.full(2, 50.0), np.zeros(2, dtype=np.int64), (Series("cpu", "cpu0"),))
+    [node] = built(replace(samples, devices=DeviceSamples(further))).nodes
+    shown = {(each.kind, each.gpu) for each in node.devices}
+    assert {("sm_activity", "gpu0.mig0"), ("memory_used", "gpu0.mig1")} <= shown
 
 
 def test_given_a_managed_profile_when_built_then_there_is_none() -> None:

@@ -12,6 +12,8 @@ SLOW_S = 10.0
 CLOCK_MHZ, MAXIMUM_MHZ = 1_530.0, 1_980.0
 AT_POWER_LIMIT, IDLE = 4.0, 1.0
 
+OF_AN_INSTANCE = frozenset({"MemoryUsedBytes", "MemoryTotalBytes", "SMActivityPercent"})
+
 Column = tuple[str, Whole, Floats]
 """A series' name, the rows of the node's samples in which it was read, int64[N], and its values, float64[N]."""
 
@@ -27,7 +29,8 @@ def further_series(job: Job, node: int, counters: NodeCounters) -> list[Column]:
         for name, rows, values in _of_gpu(job, collected, node, gpu, counters, slow):
             shown, kept = _changed(collected, node, gpu, name, counters.at_s[rows], values)
             if kept.any():
-                found.append((f"gpu{gpu}.{name}", rows[kept], shown[kept]))
+                device = f"gpu{gpu}.mig0" if collected.mig and name in OF_AN_INSTANCE else f"gpu{gpu}"
+                found.append((f"{device}.{name}", rows[kept], shown[kept]))
         found += _further(collected, node, gpu, counters.at_s, slow)
     return found
 

@@ -154,6 +154,8 @@ class Collected:
         What is added to it; points are gigabytes.
     readings : tuple of Reading
         What is not as on a healthy GPU.
+    mig : bool
+        Each GPU is partitioned: it has no utilization, and one instance with its memory and its SM activity.
     """
 
     idle_w: float = 70.0
@@ -162,6 +164,7 @@ class Collected:
     used_gb: float = 48.0
     held: tuple[Growth, ...] = ()
     readings: tuple[Reading, ...] = ()
+    mig: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +188,7 @@ class Job:
     ``averaging`` counters show the mean since the last sample, others what a GPU did just now. ``late_nodes`` are nodes
     that begin to write so many minutes after the job's start. ``collected`` is what is measured beside the managed
     series, None of a managed profile. A job with ``every_interval`` is also sampled at all of the profiler's intervals.
+    ``start_min`` is how many minutes after a full ten minutes of the clock it starts.
     """
 
     name: str
@@ -203,6 +207,7 @@ class Job:
     flaws: Flaws = field(default_factory=Flaws)
     faults: tuple[Fault, ...] = ()
     every_interval: bool = False
+    start_min: float = 0.0
 
     @property
     def seed(self) -> int:

@@ -14,7 +14,7 @@ from tests.verdicts.labelled.noise import Generator
 from tests.verdicts.labelled.timeline_files import write_timelines
 
 START = 1_780_272_017.0
-"""When every labelled job starts: 17 s after a full minute, epoch seconds."""
+"""17 s after a full ten minutes of the clock, epoch seconds: a job starts so many minutes later as it says."""
 
 CHUNK = 4096
 _GROUP_DELAYS_S = {"gpu": 0.0, "cpu": 0.004, "memory": 0.006, "i/o": 0.009, "network": 0.021}
@@ -24,6 +24,11 @@ Series = tuple[str, str]
 Lines = tuple[str, np.ndarray]
 
 
+def start_of(job: Job) -> float:
+    """Return when a job starts, epoch seconds."""
+    return START + 60.0 * job.start_min
+
+
 def write_job(job: Job, root: Path) -> Path:
     """Write the job's folder under ``root``; return it."""
     folder = root / job.name
@@ -31,7 +36,7 @@ def write_job(job: Job, root: Path) -> Path:
     for node in range(1, job.nodes + 1):
         _write_system(job, node, profile)
     if job.steps is not None:
-        write_timelines(job, START, profile)
+        write_timelines(job, start_of(job), profile)
         (profile / "framework" / "training_job_end.ts").write_bytes(b"")
     (profile / "system" / "training_job_end.ts").write_bytes(b"")
     (folder / "job.json").write_text(json.dumps(_job_file(job)))
@@ -45,8 +50,8 @@ def _job_file(job: Job) -> dict[str, object]:
         "status": "Completed",
         "instance_type": job.machine.instance_type,
         "instance_count": job.nodes,
-        "started_at": START,
-        "ended_at": START + 60.0 * job.minutes,
+        "started_at": start_of(job),
+        "ended_at": start_of(job) + 60.0 * job.minutes,
         "profiling_interval_ms": round(1000 * job.interval_s),
         "framework_metrics": job.steps is not None,
     }
@@ -55,11 +60,12 @@ def _job_file(job: Job) -> dict[str, object]:
 def _write_system(job: Job, node: int, profile: Path) -> None:
     counters = node_counters(job, node)
     rng = np.random.default_rng([job.seed, node, 6])
-    clock = START + counters.at_s + 0.0131 * (node - 1) + rng.uniform(0.0, 0.002, counters.at_s.size)
+    clock = start_of(job) + counters.at_s + 0.0131 * (node - 1) + rng.uniform(0.0, 0.002, counters.at_s.size)
     if job.flaws.clock_jump is not None:
         minute, jump_s = job.flaws.clock_jump
         clock = np.where(counters.at_s >= 60.0 * minute, clock + jump_s, clock)
-    groups = _groups(counters, f"algo-{node}", rng)
+    has_utilization = job.collected is None or not job.collected.mig
+    groups = _groups(counters, f"algo-{node}", rng, has_utilization=has_utilization)
     minutes: dict[int, list[str]] = {}
     for begin in range(0, clock.size, CHUNK):
         part = slice(begin, begin + CHUNK)
@@ -96,7 +102,7 @@ def _append_further(
             lines.append((text % value).replace("@", f"{read_at:.6f}"))
 
 
-def _groups(counters: NodeCounters, node: str, rng: Generator) -> dict[str, Lines]:
+def _groups(counters: NodeCounters, node: str, rng: Generator, *, has_utilization: bool) -> dict[str, Lines]:
     """Return each group's lines, with places for values and an @ for the time, and its values float64[T, series]."""
     cores, gpus = counters.cores.shape[1], counters.gpus.shape[1]
     size = counters.at_s.size
@@ -116,7 +122,7 @@ def _groups(counters: NodeCounters, node: str, rng: Generator) -> dict[str, Line
         "i/o": (_text("i/o", [(name, "") for name in _DISK], node), disk),
         "network": (_text("network", _NETWORK, node), traffic),
     }
-    if gpus:
+    if gpus and has_utilization:
         lines = [(name, "GPUUtilization") for name in devices] + [(name, "GPUMemoryUtilization") for name in devices]
         found["gpu"] = (_text("gpu", lines, node), np.concatenate([counters.gpus, counters.memory], axis=1))
     return found

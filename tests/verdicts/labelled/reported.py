@@ -49,6 +49,7 @@ class Reported:
     level: str
     health: str
     change: str
+    cost: str
     lost: float | None
     findings: tuple[Finding, ...]
 
@@ -66,6 +67,7 @@ def read_report(document: Document) -> Reported:
         level=verdict["level"],
         health=verdict["health"],
         change=verdict["change"],
+        cost=verdict["cost"],
         lost=_lost(verdict["lost"]),
         findings=tuple(_finding(entry, rules[entry["rule"]]) for entry in document["findings"]),
     )

@@ -9,12 +9,15 @@ from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.checks import Check
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.meeting import Span, meeting
-from tests.verdicts.labelled.profile_files import START
+from tests.verdicts.labelled.profile_files import start_of
 from tests.verdicts.labelled.reported import Episode, Finding, Reported
-from tests.verdicts.labelled.sentences import sentence_checks
+from tests.verdicts.labelled.sentences import ended_checks, finding_checks, sentence_checks
 from tests.verdicts.labelled.truth import Fault, Strength
 
 _CLOCK = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d.])")
+_EVALUATED = re.compile(r"By [\d: -]+ UTC:")
+"""Up to when the job was evaluated, which is no time of a fault."""
+
 _DAY_S = 86_400.0
 
 
@@ -97,12 +100,15 @@ def scored(job: Job, report: Reported, *, busy: float) -> JobScore:
         faults=tuple(faults),
         first_is_right=right,
         unexplained=tuple(each.rule for each in alarms if faults and each.rule not in explained),
-        together=tuple(_together(job, faults)),
+        together=(*_together(job, faults, report), *ended_checks(report)),
     )
 
 
-def _together(job: Job, faults: Sequence[FaultScore]) -> Iterator[Check]:
-    """Check several faults of one job: the finding of the graver comes first."""
+def _together(job: Job, faults: Sequence[FaultScore], report: Reported) -> Iterator[Check]:
+    """Check several faults of one job: the finding of the graver comes first, and the job's cost is that of all."""
+    if len(job.faults) > 1 and all(fault.found for fault in faults):
+        least, most = (sum(fault.wasted[of] for fault in job.faults) for of in (0, 1))
+        yield from _cost("job's cost", job, (least, most), report.lost)
     shown = [(label, fault) for label, fault in zip(job.faults, faults, strict=True) if fault.found]
     for (graver, first), (other, second) in combinations(shown, 2):
         if graver.wasted[0] >= goals.GRAVER_COST * other.wasted[1] > 0.0:
@@ -126,26 +132,28 @@ def _fault_score(
     causes = [each for each in shown if each[1].rule in fault.may_stand_first]
     place, finding, episode = (causes or shown)[0]
     checks = [*_times(job, fault, finding, episode), *_places(fault, episode)]
-    checks += _cost("cost", job, fault, episode.lost)
+    checks += _cost("cost", job, fault.wasted, episode.lost)
     if len(job.faults) == 1:
-        checks += _cost("job's cost", job, fault, report.lost)
+        checks += _cost("job's cost", job, fault.wasted, report.lost)
         checks += sentence_checks(job, fault, finding, report, busy=busy)
+    else:
+        checks += finding_checks(fault, finding)
     return FaultScore(fault.kind, fault.strength, finding.rule, place, finding.score, episode, tuple(checks))
 
 
 def _span(job: Job, fault: Fault) -> Span:
     end = job.minutes if fault.end_min is None else fault.end_min
     within_s = goals.START_WITHIN_S + goals.START_WITHIN_INTERVALS * job.interval_s
-    return Span(START + 60.0 * fault.onset_min, START + 60.0 * end, within_s)
+    return Span(start_of(job) + 60.0 * fault.onset_min, start_of(job) + 60.0 * end, within_s)
 
 
 def _times(job: Job, fault: Fault, finding: Finding, episode: Episode) -> list[Check]:
     span = _span(job, fault)
-    checks = [_near("start", span.begin, episode.start, span.within_s)]
+    checks = [_near("start", job, span.begin, episode.start, span.within_s)]
     if fault.end_min is not None and finding.told:
-        checks.append(_near("end", span.end, episode.end, span.within_s))
+        checks.append(_near("end", job, span.end, episode.end, span.within_s))
     spans = [_span(job, each) for each in job.faults]
-    for hour, minute in _CLOCK.findall(finding.reason):
+    for hour, minute in _CLOCK.findall(_EVALUATED.sub("", finding.reason)):
         clock = 3600.0 * int(hour) + 60.0 * int(minute)
         holds = any(_on_the_clock(clock, each) for each in spans)
         checks.append(Check("clock", "a time within a planted fault", f"{hour}:{minute}", holds))
@@ -157,13 +165,13 @@ def _on_the_clock(clock_s: float, span: Span) -> bool:
     return (clock_s - span.begin + span.within_s) % _DAY_S <= span.end - span.begin + 2.0 * span.within_s
 
 
-def _near(what: str, true: float, said: float | None, within_s: float) -> Check:
+def _near(what: str, job: Job, true: float, said: float | None, within_s: float) -> Check:
     holds = said is not None and abs(said - true) <= within_s
-    return Check(what, _minute(true), "nothing" if said is None else _minute(said), holds)
+    return Check(what, _minute(job, true), "nothing" if said is None else _minute(job, said), holds)
 
 
-def _minute(epoch_s: float) -> str:
-    return f"minute {(epoch_s - START) / 60.0:.1f}"
+def _minute(job: Job, epoch_s: float) -> str:
+    return f"minute {(epoch_s - start_of(job)) / 60.0:.1f}"
 
 
 def _places(fault: Fault, episode: Episode) -> list[Check]:
@@ -178,8 +186,9 @@ def _places(fault: Fault, episode: Episode) -> list[Check]:
     return checks
 
 
-def _cost(what: str, job: Job, fault: Fault, lost: float | None) -> list[Check]:
-    least, most = (job.usd(minutes) for minutes in fault.wasted)
+def _cost(what: str, job: Job, wasted: tuple[float, float], lost: float | None) -> list[Check]:
+    """Check a cost; ``wasted`` are the least and the most minutes of one instance that were lost."""
+    least, most = (job.usd(minutes) for minutes in wasted)
     if most == 0.0:
         return []
     said = "nothing" if lost is None else f"USD {lost:.2f}"

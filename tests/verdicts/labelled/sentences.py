@@ -13,7 +13,8 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "days": 86_400.0, "day": 86_400
 _TIME = r"([\d.,]+) (s|min|h|days?)\b"
 _BUSY = re.compile(r"([\d.]+) % busy on average")
 _LASTED = (re.compile(rf"idle for {_TIME}"), re.compile(rf"used in the {_TIME}"), re.compile(rf"{_TIME} were paid for"))
-_AGO = re.compile(rf"last seen {_TIME} ago")
+_OF_NOW = rf"\bnow\b|\bago\b|\bwithin {_TIME}|\bstop it if\b"
+_AMOUNT = re.compile(r"USD ([\d,]+\.\d\d)")
 _FULL_IN = re.compile(rf"100 % in (?:about )?{_TIME}")
 _GROWTH = re.compile(r"([\d.]+) percentage points an hour")
 
@@ -37,11 +38,26 @@ def sentence_checks(job: Job, fault: Fault, finding: Finding, report: Reported, 
         for said_s in _times(pattern, text):
             holds = abs(said_s - lasted_s) <= within_s + _LASTED_WITHIN * lasted_s
             yield Check("lasted", _shown(lasted_s), _shown(said_s), holds)
-    ago_s = 60.0 * (job.minutes - end_min)
-    for said_s in _times(_AGO, finding.reason):
-        yield Check("ago", _shown(ago_s), _shown(said_s), abs(said_s - ago_s) <= within_s + _LASTED_WITHIN * ago_s)
     if fault.kind == "leak" and fault.fails_in_h is not None:
         yield from _leak(job, 3_600.0 * fault.fails_in_h, text)
+
+
+def ended_checks(report: Reported) -> Iterator[Check]:
+    """Check that an ended job's report is about what was: no sentence is of now, and no advice comes too late."""
+    said = [report.health, report.change, report.cost]
+    said += [text for finding in report.findings for text in (finding.reason, finding.advice)]
+    yield _silent("ended", _OF_NOW, " ".join(said))
+    amounts = _AMOUNT.findall(report.health.partition("; ")[0])
+    if report.cost.startswith("It cost ") and len(amounts) == 1:
+        yield Check("one cost", f"USD {amounts[0]}", report.cost, f"USD {amounts[0]} " in report.cost)
+
+
+def finding_checks(fault: Fault, finding: Finding) -> Iterator[Check]:
+    """Check what a finding says of one of several faults: the advice, and what did not happen."""
+    label = fault.label
+    advised = re.search(label.remedy, finding.advice, re.IGNORECASE) is not None
+    yield Check("advice", label.remedy, finding.advice, advised)
+    yield _silent("misadvice", label.misadvice, finding.advice)
 
 
 def _words(fault: Fault, finding: Finding, report: Reported) -> Iterator[Check]:

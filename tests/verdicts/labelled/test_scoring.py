@@ -52,6 +52,7 @@ def _report(*findings: dict[str, Any], fired_at: float = 42.0, health: str = "")
             "level": "unhealthy" if findings else "healthy",
             "health": health,
             "change": ADVICE,
+            "cost": "",
             "lost": 3.0,
         },
         "findings": list(findings),
@@ -76,7 +77,7 @@ def test_a_true_finding_holds_in_every_check() -> None:
     assert score.faults[0].found
     assert score.first_is_right
     costs = {"cost", "job's cost"}
-    assert {check.what for check in score.checks} == {"start", "end", "advice", "misadvice", "claim"} | costs
+    assert {check.what for check in score.checks} == {"start", "end", "advice", "misadvice", "claim", "ended"} | costs
     assert _wrong(score) == set()
 
 
@@ -94,8 +95,9 @@ def test_a_true_finding_holds_in_every_check() -> None:
         ({"episodes": [_episode(40, 100)], "reason": "idle from 03:41 on."}, {"clock"}),
         ({"reason": "idle for 58 min."}, set()),
         ({"reason": "idle for 1.9 h."}, {"lasted"}),
-        ({"reason": "last seen 20.3 min ago: idle."}, set()),
-        ({"reason": "last seen 2.3 min ago: idle."}, {"ago"}),
+        ({"reason": "last seen 20.3 min ago: idle."}, {"ended"}),
+        ({"reason": "memory is 80 % now."}, {"ended"}),
+        ({"advice": "Check whether it hangs, and stop it if it does."}, {"ended"}),
         ({}, set()),
         ({"cost": None}, {"cost"}),
     ],
@@ -155,8 +157,11 @@ def test_two_faults_need_findings_of_their_own_the_graver_first() -> None:
     starved = Fault(kind="loader, cores full", onset_min=5, end_min=35, wasted_min=15)
     job = replace(JOB, faults=(HANG, starved))
     low = _finding(episodes=[_episode(40, 100)])
-    cpu = _finding("CPUBottleneck", episodes=[_episode(5, 35, cost=0.75)])
+    cpu = _finding("CPUBottleneck", episodes=[_episode(5, 35, cost=0.75)], advice="Use more data loader processes.")
     assert _wrong(_score(low, cpu, job=job)) == set()
+    assert _wrong(_score(low, {**cpu, "advice": "Raise the batch size."}, job=job)) == {"advice", "misadvice"}
+    dear = replace(job, faults=(HANG, replace(starved, wasted_min=(40, 60))))
+    assert "job's cost" in _wrong(_score(low, cpu, job=dear))
     assert _wrong(_score(cpu, low, job=job)) == {"order"}
     both = _score(_finding(episodes=[_episode(5, 100)]), job=job)
     assert [fault.found for fault in both.faults] == [True, False]

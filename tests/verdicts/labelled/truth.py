@@ -19,7 +19,7 @@ HUNG = "HungJob"
 HEALTH = "GPUHealth"
 STRAGGLER = "Straggler"
 
-_IDLE_CLAIMS = r"stopped working|never used|\bhangs?\b|every GPU .* has been idle"
+_IDLE_CLAIMS = r"stopped working|never used|\bhangs?\b|every GPU .* (has been|was) idle"
 _BIGGER_BATCH = r"(raise|larger|increase|bigger)[^.;]*\bbatch"
 _SMALLER_INSTANCE = r"smaller[^.;]*instance|fewer (GPUs|instances)"
 _MORE_CORES = r"more cores|more (data )?load(er|ing)"
@@ -120,6 +120,19 @@ KINDS = {
         remedy=r"process|rank|each GPU|gpu\d|fewer|unused|never used",
         misadvice=f"{_BIGGER_BATCH}|prefetch",
         untrue=r"every GPU .* idle|no GPU of",
+    ),
+    "GPU that stops": _kind(
+        BALANCE,
+        symptoms=(LOW,),
+        remedy=r"\blog\b|Xid",
+        misadvice=f"{_BIGGER_BATCH}|prefetch|evenly|{_SMALLER_INSTANCE}",
+        untrue=r"every GPU .* idle|no GPU of|never used|evenly",
+    ),
+    "memory that fills up": _kind(
+        MEMORY,
+        remedy=r"nothing needs to be changed",
+        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|prefetch",
+        untrue=r"leaked| leaks memory: what|at that rate|\bfull in\b",
     ),
     "slow GPU": _kind(
         BALANCE,

@@ -13,6 +13,7 @@ from tests.verdicts.training.fitting import Log
 from tests.verdicts.training.later_programs import LATER
 from tests.verdicts.training.programs import PAIRS
 from tests.verdicts.training.real_losses import LABELS, losses
+from tests.verdicts.training.third_programs import THIRD
 
 SEEDS = range(3)
 Form = Literal["epochs with scores", "epochs, losses alone", "each step's loss"]
@@ -51,7 +52,7 @@ class Figures:
 def logs() -> Mapping[tuple[str, bool, int], Log]:
     """Train all programs, broken and repaired, each with every seed."""
     found = {}
-    for program in (*PAIRS, *LATER):
+    for program in (*PAIRS, *LATER, *THIRD):
         for is_broken in (True, False):
             for seed in SEEDS:
                 rng = np.random.default_rng([zlib.crc32(program.__name__.encode()), seed])

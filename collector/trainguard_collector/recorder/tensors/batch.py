@@ -26,7 +26,7 @@ class StepBatch:
         self._stacked: list[tuple[list[str], Any]] = []
         self._doubles: list[tuple[str, Any]] = []
         self._full: list[_Full] = []
-        self._plain: list[tuple[str, float]] = []
+        self._plain: list[tuple[str, Any]] = []
         self._size = 0
         self._on_gpu = False
         self._ready: Optional[Any] = None
@@ -36,8 +36,8 @@ class StepBatch:
         """Add one number: a Python number, or a tensor with one entry."""
         if hasattr(value, "detach"):
             self.add_numbers([name], value.detach().reshape(1).float())
-        else:
-            self._plain.append((name, float(value)))
+        else:  # an array of JAX is computed later: it is read when it is ready
+            self._plain.append((name, value if hasattr(value, "is_ready") else float(value)))
 
     def add_numbers(self, names: "list[str]", values: Any) -> None:
         """Add the numbers of a float32 tensor with one dimension."""
@@ -83,6 +83,8 @@ class StepBatch:
 
     def is_here(self) -> bool:
         """Whether the copies have ended; waits for nothing."""
+        if not all(value.is_ready() for _, value in self._plain if hasattr(value, "is_ready")):
+            return False
         return self._ready is None or bool(self._ready.query())
 
     def parts(self, worker: str) -> "tuple[bytes, ...]":
@@ -97,7 +99,7 @@ class StepBatch:
             contents.append(_bytes_of(host.reshape(1)))
         for name, number in self._plain:
             entries.append(Entry(name, FLOAT64, [1], 8))
-            contents.append(bytes(ctypes.c_double(number)))
+            contents.append(bytes(ctypes.c_double(float(number))))
         for name, host in self._full:
             dtype = DTYPES[str(host.dtype).rpartition(".")[2]]
             contents.append(_bytes_of(host))

@@ -44,7 +44,8 @@ class MemoryJobs:
     def update_status(self, record: JobRecord) -> None:
         """Write status, size, times, active, closing, its asks, file_fault and expires_at.
 
-        Nothing of it is written if a final status would be lost, or if the item has come to have another ARN.
+        Nothing of it is written if a final status would be lost, unless the job was started after its stored end; or
+        if the item has come to have another ARN.
         """
         update = stored_job(record)
         with self._faults.call("Jobs.update_status"), self._lock:
@@ -52,7 +53,9 @@ class MemoryJobs:
             if stored is None or stored.arn != update.arn:
                 return
             if stored.status.is_final and not update.status.is_final:
-                return
+                if stored.ended_at is None or update.started_at is None or update.started_at <= stored.ended_at:
+                    return
+                stored = frozen_record(stored, ended_at=None, expires_at=None)
             known = {
                 name: value
                 for name in ("instance_count", "created_at", "started_at", "ended_at", "expires_at")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord
+from trainguard.records import JobRecord, JobStatus
 from trainguard.settings.tag_names import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE, STOP_ALLOWED, STOP_TAG
 
 __all__ = [
@@ -67,8 +67,31 @@ def stop_allowed(description: TrainingJobDescription) -> bool:
     return description.tags.get(STOP_TAG) == STOP_ALLOWED
 
 
+def reopened(record: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
+    """Return the item of a job outside SageMaker as one that runs, if it was started again after its end.
+
+    A retried job says so in its own file: it began after the end that the item has.
+    """
+    if description is None or not (record.is_outside and description.is_outside and record.status.is_final):
+        return record
+    if record.ended_at is None or description.started_at is None or description.started_at <= record.ended_at:
+        return record
+    return replace(
+        record,
+        status=JobStatus.UNKNOWN,
+        ended_at=None,
+        active=True,
+        closing=False,
+        close_asks=0,
+        close_asked_at=None,
+        expires_at=None,
+    )
+
+
 def with_description(record: JobRecord, description: TrainingJobDescription | None) -> JobRecord:
-    """Return the item with the status, times and size that are said of the job now; a final status stays.
+    """Return the item with the status, times and size that are said of the job now.
+
+    A final status stays, unless a job outside SageMaker was started again.
 
     A cluster that has shrunk is as large as it ever was: the nodes that left have profiles too. Of a job of which
     nothing is said, and of one whose own file cannot be used, only that changes. One whose name SageMaker gave to a
@@ -79,6 +102,7 @@ def with_description(record: JobRecord, description: TrainingJobDescription | No
         return replace(record, file_fault=fault) if record.file_fault != fault else record
     if is_another(record, description):
         return replace(record, closing=True)
+    record = reopened(record, description)
     status = record.status if record.status.is_final else description.status
     counts = [count for count in (record.instance_count, description.instance_count) if count is not None]
     return replace(

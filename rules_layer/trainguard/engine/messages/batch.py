@@ -139,7 +139,7 @@ class BatchProcessor:
             return job
         described = with_description(job, description)
         said = JobStatus.UNKNOWN if description is None else description.status
-        if (said.is_final and job.active) or (said is JobStatus.UNKNOWN and job_messages.ended):
+        if (said.is_final and described.active) or (said is JobStatus.UNKNOWN and job_messages.ended):
             now = self._now()
             return begin_close(
                 described, self._families, jobs=services.jobs, nodes=services.nodes, tasks=services.tasks, now=now

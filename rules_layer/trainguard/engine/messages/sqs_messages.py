@@ -1,18 +1,17 @@
 """Queue messages, read: what an evaluator receives, and which node each message is for.
 
-A message is an S3 "Object Created" event as EventBridge delivers it, or one of our own tasks. Its shape is checked, and
-nothing in it is believed but the object's name: the object in S3 is the truth.
+A message says which objects are new, or is one of our own tasks. Its shape is checked, and nothing in it is believed
+but the object's name: the object in S3 is the truth.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Annotated
 
 import msgspec
 
 from trainguard.engine.evaluate import NodeWork
 from trainguard.engine.family import Families
+from trainguard.engine.messages.created_objects import CreatedObject, created_objects
 from trainguard.engine.streams.session import Announced
 from trainguard.errors import ForeignKeyError, MessageError
 from trainguard.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
@@ -76,25 +75,6 @@ class Refusal:
     is_defect: bool = False
 
 
-class _Bucket(msgspec.Struct):
-    name: str
-
-
-class _Object(msgspec.Struct):
-    key: str
-
-
-class _Detail(msgspec.Struct):
-    bucket: _Bucket
-    object: _Object
-
-
-class _ObjectCreated(msgspec.Struct):
-    detail: _Detail
-    time: Annotated[datetime, msgspec.Meta(tz=True)]
-    source: str
-
-
 class _Task(msgspec.Struct):
     trainguard: str
     job: str
@@ -107,7 +87,6 @@ class _Task(msgspec.Struct):
 
 _Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
 
-_EVENT_DECODER = msgspec.json.Decoder(_ObjectCreated)
 _TASK_DECODER = msgspec.json.Decoder(_Task)
 
 
@@ -118,23 +97,28 @@ def encode_task(task: NodeTask) -> str:
 
 
 def sort_messages(messages: Iterable[Message], families: Families) -> tuple[list[JobMessages], list[Refusal]]:
-    """Group messages by job and node; those that can never be used are refused with their reason, each alone."""
+    """Group messages by job and node; those that can never be used are refused with their reason, each alone.
+
+    A message may name several objects. One that cannot be used is refused, and the others are evaluated.
+    """
     jobs: _Jobs = {}
     refusals: list[Refusal] = []
     for message in messages:
-        try:
-            if f'"{TASK_MARK}"' in message.body[:64]:
-                _add_task(jobs, message, families)
-            else:
-                _add_object(jobs, message, families)
-        except ForeignKeyError as error:
-            refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
-        except MessageError as error:
-            refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
-        except Exception as error:
-            # A defect of ours: it must not take the other messages of the batch along.
-            reason = f"{type(error).__name__}: {error}"
-            refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_defect=True))
+        is_task = f'"{TASK_MARK}"' in message.body[:64]
+        for found in (None,) if is_task else created_objects(message.body):
+            try:
+                if found is None:
+                    _add_task(jobs, message, families)
+                else:
+                    _add_object(jobs, message, found, families)
+            except ForeignKeyError as error:
+                refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
+            except MessageError as error:
+                refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
+            except Exception as error:
+                # A defect of ours: it must not take the other messages of the batch along.
+                reason = f"{type(error).__name__}: {error}"
+                refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_defect=True))
     return list(jobs.values()), refusals
 
 
@@ -166,20 +150,21 @@ def _stream_of(task: _Task, families: Families) -> StreamKey:
     return key
 
 
-def _add_object(jobs: _Jobs, message: Message, families: Families) -> None:
-    try:
-        event = _EVENT_DECODER.decode(message.body)
-    except UNREADABLE as fault:
-        raise MessageError("body", message.body[:200], f"an S3 Object Created event ({fault})") from fault
-    key = event.detail.object.key
+def _add_object(jobs: _Jobs, message: Message, found: CreatedObject | MessageError, families: Families) -> None:
+    if isinstance(found, MessageError):
+        raise found
+    key = found.key
     if (root := parse_job_file_key(key)) is not None:
-        source = (event.detail.bucket.name, root)
+        source = (found.bucket, root)
         jobs.setdefault((root.job, source, 0), JobMessages(root.job, source)).job_files.append(message.message_id)
         return
+    if not (found.is_filtered or families.admits(key)):
+        # A bucket notifies of all its objects: reports, checkpoints and models are nobody's fault.
+        return
     parsed = families.parse_key(key)
-    if not isinstance(parsed, EndKey) and is_future(parsed.named_at, event.time.timestamp()):
-        raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {event.time.isoformat()}")
-    source = (event.detail.bucket.name, parsed.root)
+    if not isinstance(parsed, EndKey) and is_future(parsed.named_at, found.at.timestamp()):
+        raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {found.at.isoformat()}")
+    source = (found.bucket, parsed.root)
     job_messages = jobs.setdefault((parsed.root.job, source, 0), JobMessages(parsed.root.job, source))
     if isinstance(parsed, EndKey):
         job_messages.ended.append(message.message_id)

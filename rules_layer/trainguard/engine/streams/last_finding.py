@@ -20,7 +20,8 @@ FIRST_MINUTE_S = 60.0
 class LastFinding(msgspec.Struct, array_like=True):
     """The judgement at the last evaluation at which the condition held, ``at`` epoch seconds of event time.
 
-    ``since_s`` is how long the stream had been judged by then, from its first evaluation on.
+    ``since_s`` is how long the stream had been judged by then, from its first evaluation on; ``until`` is when the
+    condition was over as the rule said, epoch seconds.
     """
 
     at: float
@@ -33,21 +34,24 @@ class LastFinding(msgspec.Struct, array_like=True):
     confidence: float | None
     idle_node: IdleNode | None
     score: float | None = None
+    until: float | None = None
 
     @classmethod
     def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
-        """Keep what matters of a judgement that holds."""
+        """Keep what matters of a judgement that holds, in words that stay true when it does no more."""
+        reason, advice = result.kept_texts
         return cls(
             at=at,
             since_s=at - began_at,
-            reason=result.reason[:TEXT_LENGTH],
-            advice=None if result.advice is None else result.advice[:TEXT_LENGTH],
+            reason=reason[:TEXT_LENGTH],
+            advice=None if advice is None else advice[:TEXT_LENGTH],
             worst=result.worst,
             wasted_share=result.wasted_share,
             affected_share=result.affected_share,
             confidence=result.confidence,
             idle_node=result.idle_node,
             score=result.score,
+            until=result.until,
         )
 
     def with_result(
@@ -60,14 +64,15 @@ class LastFinding(msgspec.Struct, array_like=True):
 
         Shares are of the time since the start: what was lost by then is a smaller share of the time until now.
         """
-        since = self.at if start is None else min(start, self.at)
+        until = self.at if self.until is None else self.until
+        since = until if start is None else min(start, until)
         then = "At the end" if closed else f"By {clock_times(iso_time(watermark_s), iso_time(watermark_s))}"
         elapsed_s = max(watermark_s - self.at, 0.0)
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + elapsed_s)
         affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
         return replace(
             now,
-            reason=f"{clock_times(iso_time(since), iso_time(self.at))}: {self.reason} {then}: {now.reason}",
+            reason=f"{clock_times(iso_time(since), iso_time(until))}: {self.reason} {then}: {now.reason}",
             advice=self.advice,
             worst=self.worst,
             wasted_share=_faded(self.wasted_share, fading),

@@ -138,13 +138,13 @@ class Session(ABC, Generic[S]):
     def apply(self, *, drain: bool, modified_before: float | None) -> Iterator[Applied]:
         """Apply what is ready, object by object; see the order engines for the parameters."""
 
-    def defers(self, messages: Sequence[Announced], *, every_s: float, now: float) -> bool:
+    def defers(self, messages: Sequence[Announced], *, every_s: float, now: float, in_turn: bool) -> bool:
         """Whether the messages may be dropped, since a later one, a flush or the close finds their objects.
 
-        ``every_s`` is the job's interval of evaluation; ``now`` is in epoch seconds. A family whose objects have no
-        grid defers none.
+        ``every_s`` is the job's interval of evaluation; ``now`` is in epoch seconds; with ``in_turn`` rules that are
+        near a change wait for their turn, too. A family whose objects have no grid defers none.
         """
-        del messages, every_s, now
+        del messages, every_s, now, in_turn
         return False
 
     @property

@@ -160,7 +160,7 @@ class _Look:
         So is a job whose data come otherwise than by minutes, since its rules go by the clock of looks.
         """
         streams = summary.streams
-        minutely = job.policy.evaluation_every_s <= TICK_S or bool(job.policy.source)
+        minutely = job.evaluation_every_s <= TICK_S or bool(job.policy.source)
         others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
         if job.closing or minutely or others or summary.assessment.near:
             return True
@@ -239,7 +239,7 @@ def _no_collections() -> Iterator[None]:
 def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
     """Return after how many seconds without a change an item is silent: later where minutes wait to be evaluated."""
     may_wait = record.key.stream == "system" and not record.pending
-    return SILENT_S + (job.policy.evaluation_every_s - TICK_S if may_wait else 0.0)
+    return SILENT_S + (job.evaluation_every_s - TICK_S if may_wait else 0.0)
 
 
 def _is_due(silent_s: float, after_s: float) -> bool:

@@ -82,14 +82,16 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         over = result.until is not None and math.isfinite(result.until) and result.until >= self.start
         self.ended_at = result.until if over else None
         self.idle_node = result.idle_node
-        self.reason, self.advice = result.reason[:TEXT_LENGTH], (result.advice or "")[:TEXT_LENGTH]
+        reason, advice = result.kept_texts
+        self.reason, self.advice = reason[:TEXT_LENGTH], (advice or "")[:TEXT_LENGTH]
         if _is_worse(result, self.measured):
             self.measured = result.measured
         if result.wasted_share is not None:
             total_s = result.wasted_share * paid_s
             if self.wasted_until_s is None:
-                # A smaller total is of another kind of loss: it is this episode's alone.
-                self.wasted_before_s = self.wasted_before_s if total_s >= self.wasted_before_s else 0.0
+                # What a node idled is of one run of it; a smaller total is of another kind of loss.
+                alone = result.idle_node is not None or total_s < self.wasted_before_s
+                self.wasted_before_s = 0.0 if alone else self.wasted_before_s
             self.wasted_until_s = max(total_s, self.wasted_until_s or 0.0)
         new = [gpu for gpu in result.gpus if gpu not in self.gpus]
         self.gpus = sorted([*self.gpus, *new], key=lambda gpu: (len(gpu), gpu))[:MOST_GPUS]
@@ -198,8 +200,9 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
                 each.reason = each.advice = ""
 
     def _begin(self, start: float) -> None:
-        before_s = self.episodes[-1].wasted_until_s if self.episodes else None
-        self.episodes.append(StoredEpisode(start, start, wasted_before_s=before_s or 0.0))
+        counted = [each.wasted_until_s for each in self.episodes if each.idle_node is None]
+        before_s = next((each for each in reversed(counted) if each is not None), 0.0)
+        self.episodes.append(StoredEpisode(start, start, wasted_before_s=before_s))
         del self.episodes[:-MOST_EPISODES]
 
     def _clean(self, watermark_s: float, clear_after_s: float) -> None:

@@ -5,35 +5,20 @@ time in which both were there: it takes over as much of the symptom's score as i
 episode is explained follows its cause; else it stands for what is left of it.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from trainguard.engine.verdicts.overlap import left_of, loss_weights, shared_share
+from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, advice_of, explanation_of, part_of
 from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.finding import Episode, Finding, clock_times
 from trainguard.pricing.cost import HOUR_S, Account, Bill, Cost
 from trainguard.records import Status
-from trainguard.rules.registry import SPECS, spec_of
+from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import IdleNode
 from trainguard.rules.symptoms import Symptom
 from trainguard.timestamps import iso_time
-
-EXPLAINED_SHARE = 1.0 / 3.0
-"""A rule that says what its finding wastes explains a symptom only if that is this share of what the symptom wastes.
-
-Either on the worst node or over all nodes: a node that makes the others wait wastes little of their sum, and what is
-found by comparing nodes wastes little of their mean.
-"""
-
-SURE_FROM = 1.0 / 3.0
-"""A rule that says how sure it is explains a symptom only from here on."""
-
-
-MOSTLY = 0.75
-"""A symptom is explained when causes account for so much of its time; else it stands for what is left."""
 
 OVER_WEIGHT = 0.25
 """How much of its score a finding that is over keeps for its place while the job runs."""
@@ -50,8 +35,11 @@ class RankedFinding:
     ``ongoing`` says whether its episode is still open; ``nodes`` are how many nodes it was found on and how many were
     judged; ``wasted_nodes`` is how many nodes' whole time it cost, ``loss`` what that is in money; ``confidence`` is as
     in the rule's result, as is ``idle_node``; ``explained_by`` is the rule that names the reason for it,
-    ``explained_share`` the share, 0 to 1, of its loss for which some rule does. The finding's episodes have what each
-    cost; ``unexplained`` are those of them that no rule explains, ``earlier_episodes`` counts those before them.
+    ``explained_share`` the share, 0 to 1, of its loss for which some rule does, ``reasons`` the part of it that is each
+    rule's own. The finding's episodes have what each cost; ``unexplained`` are those of them that no rule explains,
+    ``earlier_episodes`` counts those before them. ``charged_nodes`` is how many nodes' whole time a verdict charges it
+    with: what it wasted, or its part of what it explains where that is more; of a symptom explained in part, what is
+    left; None of one that is explained.
     """
 
     finding: Finding
@@ -69,6 +57,8 @@ class RankedFinding:
     explained_share: float = 0.0
     unexplained: tuple[Episode, ...] = ()
     earlier_episodes: int = 0
+    reasons: Mapping[str, float] = field(default_factory=dict)
+    charged_nodes: float | None = None
 
     @property
     def rule(self) -> str:
@@ -165,7 +155,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
     has ended, a risk that did not come true counts half.
     """
     found = {each.rule: finding_of(each, account) for each in verdicts if each.history.times_fired}
-    explained = {rule: _explanation(finding, found, account.watermark_s) for rule, finding in found.items()}
+    explained = {rule: explanation_of(finding, found, account.watermark_s) for rule, finding in found.items()}
     causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
     running = not any(each.ended for each in verdicts)
@@ -176,11 +166,18 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
             weight = MISSED_WEIGHT
         return -weight * finding.score, len(chains[finding.rule])
 
+    scores = {rule: _score(alone, found, chains, explained) for rule, alone in found.items()}
     ranked = []
     for rule, alone in found.items():
-        score = _score(alone, found, chains, explained)
+        # A symptom is no graver than the gravest of its causes, each of which has its own part of it.
+        score = min(scores[rule], scores[chains[rule][-1]])
         left = explained[rule].left if causes[rule] is None else ()
         told = alone if running and alone.ongoing else _as_gravest(alone, left or alone.episodes)
+        if causes[rule] is not None:
+            told = replace(told, finding=replace(told.finding, advice=advice_of(explained[rule], causes[rule])))
+        charged = _charged(alone, found, chains, explained, _paid_s(account)) if causes[rule] is None else None
+        if charged is not None and not explained[rule].share:
+            told = _with_loss(told, charged, account)
         ranked.append(
             replace(
                 told,
@@ -188,10 +185,46 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
                 score=score,
                 explained_by=causes[rule],
                 explained_share=explained[rule].share,
-                unexplained=left,
+                unexplained=told.episodes if causes[rule] is None and not explained[rule].share else left,
+                reasons=explained[rule].parts,
+                charged_nodes=charged,
             )
         )
     return sorted(ranked, key=place)
+
+
+def _charged(
+    finding: RankedFinding,
+    found: Mapping[str, RankedFinding],
+    chains: Mapping[str, Sequence[str]],
+    explained: Mapping[str, Explanation],
+    paid_s: float,
+) -> float | None:
+    """Return how many nodes' whole time is charged to a finding that nothing explains in whole."""
+    of = explained[finding.rule]
+    lost = [each.wasted_s for each in of.left if each.wasted_s is not None]
+    own = finding.wasted_nodes
+    if of.share and own is not None:
+        known = paid_s > 0.0 and bool(of.left) and len(lost) == len(of.left)
+        own = sum(lost) / paid_s if known else own * (1.0 - of.share)
+    parts = [
+        wasted * part
+        for symptom, part in _parts(finding.rule, chains, explained).items()
+        if (wasted := found[symptom].wasted_nodes) is not None
+    ]
+    return max([*([] if own is None else [own]), *parts], default=None)
+
+
+def _with_loss(finding: RankedFinding, nodes: float, account: Account) -> RankedFinding:
+    """Return a finding that lost so many nodes' whole time, and its episodes with their parts of that."""
+    own, bill = finding.wasted_nodes, account.bill()
+    if own is None or own <= 0.0 or nodes <= own:
+        return finding
+    episodes = tuple(part_of(each, nodes / own) for each in finding.episodes)
+    share = None if finding.wasted_share is None else min(finding.wasted_share * nodes / own, 1.0)
+    loss = bill.lost(nodes) if isinstance(bill, Bill) else None
+    said = replace(finding.finding, episodes=episodes, cost=None if loss is None else str(loss))
+    return replace(finding, finding=said, wasted_share=share, wasted_nodes=nodes, loss=loss)
 
 
 def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:
@@ -206,111 +239,33 @@ def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFi
     return replace(finding, finding=replace(said, reason=reason, advice=advice), idle_node=idle)
 
 
-@dataclass(frozen=True, slots=True)
-class _Explanation:
-    """Which findings can be the reason for one, by rule, each with the share, 0 to 1, of its time; and what is left.
-
-    ``share`` is that of all of them together, ``left`` are the episodes for which there is no reason.
-    """
-
-    by_rule: Mapping[str, float]
-    share: float
-    left: tuple[Episode, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether there is a reason for every episode."""
-        return bool(self.by_rule) and not self.left
-
-
 def _score(
     finding: RankedFinding,
     found: Mapping[str, RankedFinding],
     chains: Mapping[str, Sequence[str]],
-    explained: Mapping[str, _Explanation],
+    explained: Mapping[str, Explanation],
 ) -> float:
-    """Return a finding's score: its own, that of a symptom that it explains, or its part of one that has several."""
-    rule, of = finding.rule, explained[finding.rule]
+    """Return a finding's score: its own, of a symptom what is left of it, or its own part of a symptom's."""
+    of = explained[finding.rule]
     own = finding.score if of.whole else finding.score * (1.0 - of.share)
-    of_symptoms = [found[each].score for each in found if rule in chains[each] and each != rule]
-    partly = [
-        found[each].score * of_each.by_rule[rule]
-        for each, of_each in explained.items()
-        if rule in of_each.by_rule and not of_each.whole
-    ]
-    return max([own, *of_symptoms, *partly])
+    parts = _parts(finding.rule, chains, explained)
+    return max([own, *(found[symptom].score * part for symptom, part in parts.items())])
 
 
-def _explanation(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> _Explanation:
-    """Return what explains a symptom, each of its looks by itself: what idled did not wait for the same."""
-    looks = dict.fromkeys(each.idle_node for each in symptom.episodes)
-    if len(looks) < 2:
-        return _of_one_look(symptom, found, until)
-    shares: dict[str, float] = {}
-    share, left = 0.0, list[Episode]()
-    weights = loss_weights(symptom.episodes, _until(until, symptom))
-    for look in looks:
-        chosen = [each.idle_node == look for each in symptom.episodes]
-        episodes = tuple(each for each, own in zip(symptom.episodes, chosen, strict=True) if own)
-        weight = sum(each for each, own in zip(weights, chosen, strict=True) if own)
-        part = _of_one_look(_with_look(symptom, look, episodes, weight), found, until)
-        for rule, of_part in part.by_rule.items():
-            shares[rule] = shares.get(rule, 0.0) + weight * of_part
-        share += weight * part.share
-        left += part.left
-    return _Explanation(shares, share, tuple(sorted(left, key=lambda each: each.start)))
+def _parts(rule: str, chains: Mapping[str, Sequence[str]], explained: Mapping[str, Explanation]) -> dict[str, float]:
+    """Return by symptom the part, 0 to 1, for which a rule is the reason, itself or by what it explains in turn."""
+    parts = {}
+    for symptom, of in explained.items():
+        in_a_circle = of.whole and len(chains[symptom]) == 1
+        if symptom == rule or in_a_circle:
+            continue
+        part = sum(own for cause, own in of.parts.items() if rule in chains[cause])
+        if part:
+            parts[symptom] = part
+    return parts
 
 
-def _with_look(symptom: RankedFinding, look: str | None, episodes: tuple[Episode, ...], weight: float) -> RankedFinding:
-    """Return a symptom as its episodes of one look show it; ``weight``, 0 to 1, is their part of its loss."""
-    share, nodes = symptom.wasted_share, symptom.wasted_nodes
-    return replace(
-        symptom,
-        finding=replace(symptom.finding, episodes=episodes),
-        idle_node=cast("IdleNode | None", look),
-        wasted_share=None if share is None else weight * share,
-        wasted_nodes=None if nodes is None else weight * nodes,
-    )
-
-
-def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> _Explanation:
-    """Return what explains a symptom of one look.
-
-    A finding that is not sure explains nothing; it is itself explained by what it would else explain.
-    """
-    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
-    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
-    shares = {rule: _share(found[rule], symptom, until) for rule in rules if rule in found and rule != symptom.rule}
-    shares = {rule: share for rule, share in shares.items() if share}
-    causes = [found[rule] for rule in shares]
-    if not symptom.episodes or not all(cause.episodes for cause in causes):
-        return _Explanation(shares, max(shares.values(), default=0.0), () if shares else symptom.episodes)
-    episodes, end = [cause.episodes for cause in causes], _until(until, symptom, *causes)
-    share = shared_share(symptom.episodes, episodes, end)
-    return _Explanation(shares, share, tuple(_part(*each) for each in left_of(symptom.episodes, episodes, end)))
-
-
-def _part(episode: Episode, share: float) -> Episode:
-    """Return an episode with a share, 0 to 1, of what it cost."""
-    wasted_s = None if episode.wasted_s is None else share * episode.wasted_s
-    return replace(episode, wasted_s=wasted_s, cost=None if episode.cost is None else share * episode.cost)
-
-
-def _share(cause: RankedFinding, symptom: RankedFinding, until: float | None) -> float:
-    """Return the share of a symptom's time for which a cause can be the reason; 1 where their times are not known."""
-    if not cause.episodes or not symptom.episodes:
-        return 1.0 if _explains(cause, symptom, 1.0) and (cause.ongoing or not symptom.ongoing) else 0.0
-    share = shared_share(symptom.episodes, [cause.episodes], _until(until, cause, symptom))
-    return share if share and _explains(cause, symptom, share) else 0.0
-
-
-def _until(until: float | None, *findings: RankedFinding) -> float:
-    """Return where episodes end that go on: at the watermark, or at the last time that one of them names."""
-    marks = [mark for each in findings for episode in each.episodes for mark in (episode.start, episode.end)]
-    return max([mark for mark in (until, *marks) if mark is not None])
-
-
-def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, _Explanation]) -> dict[str, str | None]:
+def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, Explanation]) -> dict[str, str | None]:
     """Return by rule the rule that explains most of it; none in a circle, as rules of somebody else's may say.
 
     A symptom with an episode for which there is no reason has no rule that explains it: it stands for itself.
@@ -331,14 +286,3 @@ def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:
     while (cause := causes[chain[-1]]) is not None:
         chain.append(cause)
     return chain
-
-
-def _explains(cause: RankedFinding, symptom: RankedFinding, share: float) -> bool:
-    """Whether a cause is sure, and loses enough to account for a ``share``, 0 to 1, of what a symptom loses."""
-    if not cause.is_sure:
-        return False
-    if symptom.idle_node or cause.wasted_share is None or symptom.wasted_share is None:
-        return True
-    least = EXPLAINED_SHARE * share
-    of_nodes = (cause.wasted_nodes or 0.0) >= least * (symptom.wasted_nodes or math.inf)
-    return of_nodes or cause.wasted_share >= least * symptom.wasted_share

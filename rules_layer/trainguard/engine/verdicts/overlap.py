@@ -62,6 +62,43 @@ def left_of(
     return tuple((each, share) for each, share in shares if share > LEFT_SHARE)
 
 
+def split_parts(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> list[float]:
+    """Return the part, 0 to 1, of a symptom's loss that is each cause's own; together they are what is explained.
+
+    Where several causes were there at once, on one node, the first of ``causes`` takes that time. A node of the symptom
+    on which there was none waits for those on the others. Of an episode of which little is left nothing is.
+    """
+    parts = [0.0] * len(causes)
+    for episode, weight in zip(symptom, loss_weights(symptom, until), strict=True):
+        shares = [0.0] * len(causes)
+        nodes = episode.nodes or (None,)
+        for node in nodes:
+            for number, gain in enumerate(_gains(episode, node, symptom, causes, until)):
+                shares[number] += gain / len(nodes)
+        explained = sum(shares)
+        whole = explained if explained >= 1.0 - LEFT_SHARE else 1.0
+        parts = [part + weight * share / whole for part, share in zip(parts, shares, strict=True)]
+    return parts
+
+
+def _gains(
+    episode: Episode, node: str | None, symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float
+) -> list[float]:
+    """Return which share, 0 to 1, of an episode's time on a node each cause adds to those before it."""
+    span = _span(episode, until)
+    of_node = [[each for each in cause if node is None or not each.nodes or node in each.nodes] for cause in causes]
+    spans = [_shared(episode, each, symptom, until) for each in of_node]
+    if not any(spans):
+        spans = [_shared(episode, each, symptom, until) for each in causes]
+    gains, taken, reached = [], list[Span](), 0.0
+    for each in spans:
+        taken += each
+        share = covered_s(span, taken) / _length(span) if _length(span) else float(bool(taken))
+        gains.append(share - reached)
+        reached = share
+    return gains
+
+
 def _of_one(episode: Episode, symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]], until: float) -> float:
     span = _span(episode, until)
     spans = [each for of in causes for each in _shared(episode, of, symptom, until)]

@@ -50,14 +50,15 @@ def report_verdict(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding
 
 def sentence(verdicts: Sequence[Verdict], findings: Sequence[RankedFinding]) -> str:
     """Say in words what was found: the most severe finding, the others by name, how many rules have a verdict."""
-    return f"{_found(findings)} {_counted(verdicts)}"
+    ended = any(verdict.ended for verdict in verdicts)
+    return f"{_found(findings, ended=ended)} {_counted(verdicts)}"
 
 
-def _found(findings: Sequence[RankedFinding]) -> str:
+def _found(findings: Sequence[RankedFinding], *, ended: bool) -> str:
     if not findings:
         return "No rule has fired."
     top, *others = findings
-    over = "" if top.ongoing else ", over now"
+    over = "" if top.ongoing else ", over before the end" if ended else ", over now"
     said = f"{top.rule} ({top.finding.severity}{over}): {top.finding.reason}"
     if top.finding.cost is not None:
         said += f" It has cost {top.finding.cost}."

@@ -23,6 +23,7 @@ from trainguard.kernels.captures.limits import MOST_LISTED
 from trainguard.kernels.captures.places import verdict_key
 from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, decode_verdict
 from trainguard.records import NodeRecord
+from trainguard.rules.units import counted
 from trainguard.state.codec import decode_state
 
 MOST_FOLDERS = 32
@@ -177,7 +178,7 @@ class CaptureSession(Session[CaptureStream]):
     def _pass_over(self, captures: Sequence[Capture], why: str) -> Applied:
         for each in captures:
             self._note(each.name, each.version)
-        fault = f"{len(captures)} captures are not judged: {why}"
+        fault = f"{counted(len(captures), 'capture')} not judged: {why}"
         return self._settle(captures[0].folder, Counter({PASSED_OVER: len(captures)}), [], fault)
 
     def _note(self, capture: str, version: str) -> None:

@@ -163,7 +163,7 @@ class ProfilerStreams(FamilyStreams):
             interruptions=without_steps(self.interruptions, steps),
             step_runs=steps,
             detailed=plan.detailed,
-            evaluation_every_s=job.policy.evaluation_every_s,
+            evaluation_every_s=job.evaluation_every_s,
         )
         return view, failed
 

@@ -67,10 +67,12 @@ class SystemSession(Session[SystemStream]):
             if isinstance(message.parsed, SystemKey):
                 self._order.announce(message.key, message.parsed.minute)
 
-    def defers(self, messages: Sequence[Announced], *, every_s: float, now: float) -> bool:
+    def defers(self, messages: Sequence[Announced], *, every_s: float, now: float, in_turn: bool) -> bool:
         """Whether the messages may be dropped: nothing is near a threshold, and a message that is due comes soon."""
         cursor = self._order.cursor
-        if cursor is None or self.record.closed or self.stream.state.near or now >= cursor + every_s + ARRIVAL_S:
+        if cursor is None or self.record.closed or now >= cursor + every_s + ARRIVAL_S:
+            return False
+        if self.stream.state.near and not in_turn:
             return False
         keys = {message.parsed.minute: message.key for message in messages if isinstance(message.parsed, SystemKey)}
         found_again = all(key == self._listing.key_of(minute) for minute, key in keys.items())

@@ -27,7 +27,7 @@ from trainguard.telemetry.assemble import (
     extend_gpu_names,
     of_gpus,
 )
-from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
+from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples, instances_of
 from trainguard.telemetry.snapshots import Snapshots
 from trainguard.telemetry.system import Samples
 
@@ -44,6 +44,7 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
     GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is how
     busy the GPUs were when. ``near`` says that a rule is near a change, so that the next minute is not to wait.
+    ``mig_names`` are the instances of partitioned GPUs.
     """
 
     interval_s: float | None = None
@@ -58,6 +59,7 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     use: UseByTime = msgspec.field(default_factory=UseByTime)
     gpu_interval_s: float | None = None
     near: bool = False
+    mig_names: list[str] = msgspec.field(default_factory=list)
 
 
 class SystemStream:
@@ -82,6 +84,7 @@ class SystemStream:
         state.cores = max(state.cores, sum(series.kind == "cpu" for series in samples.table))
         self._admit(extend_gpu_names(tuple(state.gpu_names), samples))
         self.unnamed_gpu_samples = self._unnamed(samples)
+        state.mig_names = instances_of(state.mig_names, samples.devices)
         snapshots, state.open_snapshot = assemble(
             samples, state.open_snapshot, gpu_names=tuple(state.gpu_names), interval_s=self._snapshot_interval_s
         )
@@ -245,6 +248,7 @@ class SystemStream:
             closed=closed,
             detailed=self._plan.detailed,
             idle_time=self._idle_time(),
+            mig_names=tuple(state.mig_names),
         )
 
     def _idle_run_s(self) -> float:

@@ -130,7 +130,9 @@ class _Span:
 def picture_of(report: Report, episodes: Mapping[str, Sequence[Episode]]) -> Picture | None:
     """Draw the picture; None of a job of whose time nothing is known, or that has neither GPUs nor an episode."""
     span = _span(report)
-    found = [finding for finding in report.findings if episodes.get(finding.rule)]
+    # What a rule explains has its cause's times: the others have the first lanes.
+    shown = [finding for finding in report.findings if episodes.get(finding.rule)]
+    found = sorted(shown, key=lambda finding: finding.explained_by is not None)
     gpus = [] if report.timelines is None else [gpu for node in report.timelines.nodes for gpu in node.gpus]
     if span is None or not (found or gpus):
         return None

@@ -8,8 +8,9 @@ from trainguard.errors import ObjectMissingError, ReportPartError, TelemetryForm
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, decode_items, decode_part
-from trainguard.report.training.digest import TrainingDigest
+from trainguard.report.training.digest import TrainingDigest, joined
 from trainguard.report.training.read import decode_part as decode_run
+from trainguard.report.training.read_scalars import decode_scalars
 from trainguard.telemetry.keys import SystemKey, parse_key
 from trainguard.timeline.digest import NodeDigest, decode_digest
 from trainguard.timestamps import iso_time
@@ -68,7 +69,8 @@ class PartsGatherer:
         missing: list[str] = []
         unread = 0
         days = [item for item in items if not item.tensors]
-        training = self._training(job.bucket, place, missing) if len(days) < len(items) else None
+        whole_run = next((item for item in items if item.tensors), None)
+        training = None if whole_run is None else self._training(whole_run, missing)
         for item, parts in self._read_days(days, keys):
             whole = digests.setdefault(item.node, NodeDigest(item.node, item.axis))
             day = _merge_day(parts, whole)
@@ -77,16 +79,21 @@ class PartsGatherer:
                 missing.append(_sentence(item, day.through))
         return Gathered(tuple(digests.values()), (*_told(missing), *_unread(unread)), training)
 
-    def _training(self, bucket: str, place: RunPlace, missing: list[str]) -> TrainingDigest | None:
-        """Read what was made of debug-output, and say in ``missing`` where that is not all of it."""
+    def _training(self, item: DigestItem, missing: list[str]) -> TrainingDigest | None:
+        """Read what was made of debug-output and files of scalars, and say in ``missing`` where that is not all."""
+        name = item.place.training
         try:
-            part = decode_run(self._objects.get(bucket, place.training, MAX_PART_BYTES), place.training)
+            part = decode_run(self._objects.get(item.bucket, name, MAX_PART_BYTES), name)
+            scalars = decode_scalars(part.scalars, name)
         except (ObjectMissingError, TelemetryFormatError):
-            missing.append("The tensors of debug-output could not be read.")
+            what = "The tensors of debug-output" if item.debug_output else "The files of scalars"
+            missing.append(f"{what} could not be read.")
             return None
         if not part.done:
-            missing.append(f"The tensors of debug-output could not be read after step {part.digest.last_step}.")
-        return part.digest
+            missing.append(f"The tensors of debug-output could not be read{_after(part.digest)}.")
+        if item.scalars and not scalars.done:
+            missing.append(f"The files of scalars could not be read{_after(scalars.digest)}.")
+        return joined(part.digest, scalars.digest)
 
     def drop(self, job: JobRecord, run: str, *, now: float) -> int:
         """Delete all files of a run, and of others what is older than any run; return how many there were."""
@@ -165,3 +172,7 @@ def _told(missing: Sequence[str]) -> list[str]:
 
 def _unread(unread: int) -> list[str]:
     return [f"{unread} objects could not be read; the coverage says why."] if unread else []
+
+
+def _after(digest: TrainingDigest) -> str:
+    return "" if digest.last_step is None else f" after step {digest.last_step}"

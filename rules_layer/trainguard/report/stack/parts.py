@@ -1,7 +1,7 @@
 """What the functions of a full report hand to one another in S3: the items to read, and digests of what was read.
 
 All lies under ``<job>/rule-output/TrainGuardReport/parts/<run>/``: ``items.json`` for the whole run, ``training.json``
-for what was read of debug-output, and
+for what was read of debug-output and files of scalars, and
 ``nodes/<node>/<day>.<number>``, a part for each invocation that read some of that node's day. Where the plan has listed
 a day for all nodes, ``keys/<node>/<day>`` has a node's keys, and ``keys/<node>/<day>.001`` more of them.
 """
@@ -58,7 +58,15 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lists : int
         How many; an item of before there were several has one.
     tensors : bool
-        Whether this is the whole of debug-output instead of a node's day.
+        Whether this is the whole of debug-output and of files of scalars instead of a node's day.
+    debug_output, scalars : bool
+        Whether debug-output is part of it, and whether files of scalars are.
+    confusion : dict of str to str
+        The parameters of Confusion that name labels and predictions.
+    other_runs : dict of str to int
+        By the name of a file of scalars, the first step from which on its rows are of another run.
+    scalar_names : dict of str to str
+        The patterns of names of scalars that the job's settings replace, by meaning.
     """
 
     job: str
@@ -75,6 +83,11 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     listed: bool = False
     lists: int = 1
     tensors: bool = False
+    debug_output: bool = True
+    scalars: bool = False
+    confusion: dict[str, str] = msgspec.field(default_factory=dict)
+    other_runs: dict[str, int] = msgspec.field(default_factory=dict)
+    scalar_names: dict[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse an axis that no plan makes: memory is taken for each of its buckets."""

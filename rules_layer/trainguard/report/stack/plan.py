@@ -5,18 +5,22 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import StateGoneError, UnknownJobError
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.families.training.keys import TRAINING
+from trainguard.families.training.keys import SCALARS, TRAINING
+from trainguard.families.training.naming import scalar_names
+from trainguard.families.training.scalar_stream import ScalarState
 from trainguard.families.training.streams import TrainingStreams
 from trainguard.layout import ProfileRoot, hour_folder
 from trainguard.ports import ReportObjects
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.stack.keys import FEWEST_NODES, DayLists, Listing
 from trainguard.report.stack.parts import DAY_S, DigestItem, RunPlace, encode_items
+from trainguard.report.training.predictions import CONFUSION, names_of
 from trainguard.stores import Jobs, NodeStates
 from trainguard.tensors.debug.keys import ALL_WORKERS
 from trainguard.timeline.axis import axis_for
@@ -94,8 +98,11 @@ class ReportPlanner:
         items, left = self._listed(job, root, place, items, begun, has_time)
         if left is not None:
             return PlannedReport(job.bucket, place.items, 0, (), more=True, listing=left)
-        if has_tensors(opened):
-            items.append(tensors_item(job, run, until=until))
+        tensors, scalars = has_steps(opened, TRAINING), has_steps(opened, SCALARS)
+        if tensors or scalars:
+            item = training_item(job, rules, run, until=until)
+            runs = other_runs(opened)
+            items.append(msgspec.structs.replace(item, debug_output=tensors, scalars=scalars, other_runs=runs))
         self._objects.put(job.bucket, place.items, encode_items(items), _ITEMS_TYPE)
         few = tuple(items) if len(items) <= INLINE_ITEMS else ()
         return PlannedReport(job.bucket, place.items, len(items), few)
@@ -158,15 +165,24 @@ class ReportPlanner:
         return [day for day in days if dates & {hour_folder(max(day + near, 0))[:8] for near in (-DAY_S, 0, DAY_S)}]
 
 
-def has_tensors(streams: JobStreams) -> bool:
-    """Whether complete steps of debug-output were judged."""
+def has_steps(streams: JobStreams, name: str) -> bool:
+    """Whether complete steps of a stream of training, debug-output or files of scalars, were judged."""
     family = streams.families.get(TRAINING)
     of_steps = family.of_steps if isinstance(family, TrainingStreams) else {}
-    return any(key.stream == TRAINING and stream.state.steps for key, stream in of_steps.items())
+    return any(key.stream == name and stream.state.steps for key, stream in of_steps.items())
 
 
-def tensors_item(job: JobRecord, run: str, *, until: float) -> DigestItem:
-    """Return the item of a job's debug-output, which has no axis of time."""
+def other_runs(streams: JobStreams) -> dict[str, int]:
+    """Return by the name of a file of scalars from which step on its rows are of another run."""
+    family = streams.families.get(TRAINING)
+    of_steps = family.of_steps.values() if isinstance(family, TrainingStreams) else ()
+    states = [stream.state for stream in of_steps if isinstance(stream.state, ScalarState)]
+    return {name: step for state in states for name, step in state.other_runs.items()}
+
+
+def training_item(job: JobRecord, rules: RulePlan, run: str, *, until: float) -> DigestItem:
+    """Return the item of a job's debug-output and files of scalars, which has no axis of time."""
+    confusion = rules.parameters.get(CONFUSION)
     none = TimeAxis(start=0.0, bucket_s=1.0, buckets=0)
     return DigestItem(
         job=job.job,
@@ -178,6 +194,8 @@ def tensors_item(job: JobRecord, run: str, *, until: float) -> DigestItem:
         axis=none,
         until=until,
         tensors=True,
+        confusion={} if confusion is None else names_of(confusion.in_force()),
+        scalar_names=dict(scalar_names(rules).replaced),
     )
 
 

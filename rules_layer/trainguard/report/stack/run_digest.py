@@ -1,15 +1,19 @@
-"""Digests a job's debug-output, in as many invocations as it takes: one file for the whole run, read on from there."""
+"""Digests a job's debug-output and files of scalars, in as many invocations as it takes: one file for the whole run."""
 
 from collections.abc import Callable
 
 import msgspec
 
+from trainguard.engine.family import ObjectSource
 from trainguard.errors import ObjectMissingError, RunMissingError, TelemetryFormatError
+from trainguard.families.training.family import TRAINING_HEALTH
 from trainguard.layout import ProfileRoot
 from trainguard.ports import ProfileObjects
 from trainguard.report.stack.parts import MAX_PARTS, DigestItem
 from trainguard.report.training.read import RunPart, decode_part, encode_part, read_on
+from trainguard.report.training.read_scalars import decode_scalars, encode_scalars, read_scalars_on
 from trainguard.tensors.debug.keys import run_files
+from trainguard.tensors.scalars.names import ScalarNames
 
 MAX_RUN_PART_BYTES = 32 * 1024 * 1024
 PART_TYPE = "application/json"
@@ -22,7 +26,7 @@ class RunDigester:
     ----------
     objects : ProfileObjects
     has_time : callable
-        Asked after each step; False leaves the rest to the next invocation.
+        Asked after each step, and each piece of a file of scalars; False leaves the rest to the next invocation.
     """
 
     def __init__(self, *, objects: ProfileObjects, has_time: Callable[[], bool]) -> None:
@@ -37,16 +41,34 @@ class RunDigester:
         """
         if item.until is not None and now > item.until:
             return msgspec.structs.replace(item, more=False)
-        files = run_files(self._objects, item.bucket, ProfileRoot.of_job(item.prefix, item.job))
         part = self._before(item)
+        if part.done:
+            self._read_scalars(item, part)
+        else:
+            part = self._read_tensors(item, part)
+            if part.done and item.scalars and self._has_time():
+                self._read_scalars(item, part)
+        self._objects.put(item.bucket, item.place.training, encode_part(part), PART_TYPE)
+        done = part.done and (not item.scalars or decode_scalars(part.scalars, item.place.training).done)
+        more = not done and item.part + 1 < MAX_PARTS
+        return msgspec.structs.replace(item, part=item.part + 1, more=more)
+
+    def _read_tensors(self, item: DigestItem, part: RunPart) -> RunPart:
+        files = run_files(self._objects, item.bucket, ProfileRoot.of_job(item.prefix, item.job))
         try:
-            part = read_on(files, item.job, part, has_time=self._has_time)
+            return read_on(files, item.job, part, confusion=item.confusion, has_time=self._has_time)
         except RunMissingError as fault:
             part.digest.note_unread(fault)
             part.done = True
-        self._objects.put(item.bucket, item.place.training, encode_part(part), PART_TYPE)
-        more = not part.done and item.part + 1 < MAX_PARTS
-        return msgspec.structs.replace(item, part=item.part + 1, more=more)
+            return part
+
+    def _read_scalars(self, item: DigestItem, part: RunPart) -> None:
+        root = ProfileRoot.of_job(item.prefix, item.job)
+        source = ObjectSource(self._objects, item.bucket, root, TRAINING_HEALTH.object_cap_bytes)
+        before, names = decode_scalars(part.scalars, item.place.training), ScalarNames(item.scalar_names)
+        part.scalars = encode_scalars(
+            read_scalars_on(source, before, names, until=item.other_runs, has_time=self._has_time)
+        )
 
     def _before(self, item: DigestItem) -> RunPart:
         """Return what invocations before have left; an empty part at the beginning, or where it cannot be read."""
@@ -54,4 +76,4 @@ class RunDigester:
         try:
             return decode_part(self._objects.get(item.bucket, name, MAX_RUN_PART_BYTES), name)
         except (ObjectMissingError, TelemetryFormatError):
-            return RunPart()
+            return RunPart(done=not item.debug_output)

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from trainguard.report.phrasing import listed
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.report.training.document import FirstFire, TrainingReport
+from trainguard.report.training.fires import RuleFires
 from trainguard.report.training.heat_map import MOST_NAMED, HeatMap
 from trainguard.report.training.scores import evaluation
-from trainguard.rules.training.step_rule import Check
 from trainguard.rules.units import counted
 
 _NAMED = 3
@@ -18,15 +18,15 @@ _MAPS = {
 }
 
 
-def training_report(digest: TrainingDigest, fires: Mapping[str, Check]) -> TrainingReport:
+def training_report(digest: TrainingDigest, fires: Mapping[str, RuleFires]) -> TrainingReport:
     """Return what a report shows of a run's training.
 
     Parameters
     ----------
     digest : TrainingDigest
         Of all steps.
-    fires : mapping of str to Check
-        By name of a rule, the first check that fired.
+    fires : mapping of str to RuleFires
+        By name of a rule that fired.
     """
     matrix = digest.predictions.confusion
     return TrainingReport(
@@ -36,8 +36,15 @@ def training_report(digest: TrainingDigest, fires: Mapping[str, Check]) -> Train
         modes=dict(digest.modes),
         fires=sorted(
             (
-                FirstFire(rule=rule, step=check.step, at=check.at, tensor=check.tensor, reason=check.reason)
-                for rule, check in fires.items()
+                FirstFire(
+                    rule=rule,
+                    step=found.first.step,
+                    at=found.first.at,
+                    tensor=found.first.tensor,
+                    reason=found.first.reason,
+                    episodes=list(found.episodes),
+                )
+                for rule, found in fires.items()
             ),
             key=lambda fire: (fire.step, fire.rule),
         ),

@@ -1,6 +1,6 @@
 """What a report shows of a run's tensors, folded from one complete step after another into a bounded size."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -9,7 +9,7 @@ from trainguard.report.training.budget import ReadBudget
 from trainguard.report.training.heat_map import LONGEST_NAME, leave_out
 from trainguard.report.training.layers import Layers
 from trainguard.report.training.objective import Objective
-from trainguard.report.training.predictions import Predictions
+from trainguard.report.training.predictions import DEFAULT_NAMES, Predictions
 from trainguard.report.training.series import Kind, Series
 from trainguard.report.training.xgboost import Model, has_importance, is_of_xgboost
 from trainguard.rules.training.folds import mean
@@ -81,13 +81,22 @@ class Digester:
     digest : TrainingDigest or None
     wanted : collection of str
         Tensors that are to be shown where there is not room for all: those that rules have named.
+    confusion : mapping of str to str
+        Parameters of Confusion that name labels and predictions; those that are not given are the documented ones.
     """
 
-    def __init__(self, digest: TrainingDigest | None = None, *, wanted: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        digest: TrainingDigest | None = None,
+        *,
+        wanted: Collection[str] = (),
+        confusion: Mapping[str, str] | None = None,
+    ) -> None:
         self._digest = TrainingDigest() if digest is None else digest
         self._wanted = frozenset(wanted)
         self._series = {(each.name, each.mode): each for each in self._digest.series}
         self._newest_features: StepView | None = None
+        self._names = {**DEFAULT_NAMES, **(confusion or {})}
 
     def fold(self, step: StepView) -> None:
         """Take in a step, which comes after those before."""
@@ -105,7 +114,7 @@ class Digester:
         if digest.model is not None:
             digest.model.fold(step, digest.budget)
         objective = _PLAIN_OBJECTIVE if digest.model is None else digest.model.shown_objective
-        digest.predictions.fold(step, objective, digest.budget)
+        digest.predictions.fold(step, objective, digest.budget, self._names)
         if has_importance(step):
             self._newest_features = step
 
@@ -156,6 +165,45 @@ class Digester:
         digest.series.append(made)
         self._series[(name, mode)] = made
         return made
+
+
+def joined(tensors: TrainingDigest, scalars: TrainingDigest) -> TrainingDigest:
+    """Return a digest of debug-output with the losses and metrics that files of scalars have beside it.
+
+    A series whose name and mode debug-output has too is named as of a file.
+    """
+    if not scalars.steps:
+        return tensors
+    if not tensors.steps:
+        scalars.unread += tensors.unread
+        scalars.unread_why = tensors.unread_why or scalars.unread_why
+        return scalars
+    known = {(each.name, each.mode) for each in tensors.series}
+    for each in scalars.series:
+        if (each.name, each.mode) in known:
+            each.name = f"{each.name} (file)"
+        if len(tensors.series) < MOST_SERIES:
+            tensors.series.append(each)
+        else:
+            leave_out(tensors.series_left_out, each.name)
+    for name in scalars.series_left_out:
+        leave_out(tensors.series_left_out, name)
+    tensors.steps += scalars.steps
+    tensors.first_step = _least(tensors.first_step, scalars.first_step)
+    tensors.last_step = _most(tensors.last_step, scalars.last_step)
+    for mode, steps in scalars.modes.items():
+        tensors.modes[mode] = tensors.modes.get(mode, 0) + steps
+    tensors.unread += scalars.unread
+    tensors.unread_why = scalars.unread_why or tensors.unread_why
+    return tensors
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 def encode_digest(digest: TrainingDigest) -> bytes:

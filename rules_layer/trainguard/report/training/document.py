@@ -10,7 +10,7 @@ from trainguard.report.training.xgboost import Model
 
 
 class FirstFire(msgspec.Struct, frozen=True, kw_only=True):
-    """The first step at which a rule fired.
+    """The first step at which a rule fired, and those at which it began to fire again.
 
     Attributes
     ----------
@@ -18,6 +18,8 @@ class FirstFire(msgspec.Struct, frozen=True, kw_only=True):
         When it was saved, epoch seconds.
     tensor : str or None
         The tensor that was furthest over the threshold there.
+    episodes : list of int
+        The steps at which it began to fire, the first 32 of each stream.
     """
 
     rule: str
@@ -25,6 +27,7 @@ class FirstFire(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     tensor: str | None
     reason: str
+    episodes: list[int]
 
 
 class TrainingReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 REGRESSION, BINARY, MULTICLASS = "reg:squarederror", "binary:logistic", "multi:softmax"
-KNOWN = (REGRESSION, BINARY, MULTICLASS)
+PROBABILITIES = "multi:softprob"
+KNOWN = (REGRESSION, BINARY, MULTICLASS, PROBABILITIES)
 _HALF = 0.5
 
 
@@ -31,6 +32,16 @@ class Objective:
         """Whether labels are quantities."""
         return self.name == REGRESSION
 
+    def row_wise(self, samples: int, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return one prediction a sample (float64[N]): of probabilities of each class, the class of the highest.
+
+        Predictions of ``multi:softprob`` come as a row a sample, flat or not; others stay as they are.
+        """
+        if self.name != PROBABILITIES or not samples or predictions.size % samples or predictions.size == samples:
+            return predictions
+        highest: NDArray[np.float64] = predictions.reshape(samples, -1).argmax(axis=1).astype(np.float64)
+        return highest
+
     def classes(self, labels: NDArray[np.float64], predictions: NDArray[np.float64]) -> NDArray[np.int64] | None:
         """Return the classes (int64[N]) that predictions name; None where they name none.
 
@@ -39,7 +50,7 @@ class Objective:
         """
         if self.is_binary:
             return (predictions > _HALF).astype(np.int64) if _are_whole(labels) else None
-        if self.name == MULTICLASS or self.name is None:
+        if self.name in (MULTICLASS, PROBABILITIES, None):
             return predictions.astype(np.int64) if _are_whole(labels) and _are_whole(predictions) else None
         return None
 

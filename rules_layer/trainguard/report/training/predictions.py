@@ -1,5 +1,7 @@
 """Labels and predictions of a run: their distribution, and at each step how well they fit."""
 
+from collections.abc import Mapping
+
 import msgspec
 import numpy as np
 
@@ -19,11 +21,14 @@ from trainguard.report.training.scores import (
 from trainguard.rules.training.folds import float64
 from trainguard.tensors.step_view import StepView, is_numeric
 
-LABELS, PREDICTIONS = "labels", "predictions"
+DEFAULT_NAMES = {each: each for each in ("labels", "predictions", "labels_collection", "predictions_collection")}
+"""How the tensors and collections of labels and predictions are called, as parameters of Confusion say it."""
+
 MOST_VALUES = 100
 """Values of labels that are counted one by one; of more, labels are counted in bins."""
 
 LABEL_BINS = 10
+CONFUSION = "training/Confusion"
 MOST_STEPS = 480
 
 
@@ -72,9 +77,12 @@ class Predictions(msgspec.Struct, kw_only=True):
     )
     why_not: str | None = None
 
-    def fold(self, step: StepView, objective: Objective, budget: ReadBudget) -> None:
+    def fold(
+        self, step: StepView, objective: Objective, budget: ReadBudget, names: Mapping[str, str] = DEFAULT_NAMES
+    ) -> None:
         """Take in the labels and predictions of a step; one without labels is passed over."""
-        label_name, prediction_name = _tensor(step, LABELS), _tensor(step, PREDICTIONS)
+        label_name = _tensor(step, names["labels"], names["labels_collection"])
+        prediction_name = _tensor(step, names["predictions"], names["predictions_collection"])
         if label_name is None or not self.accuracy.is_next():
             return
         allowance = budget.of_step()
@@ -86,6 +94,7 @@ class Predictions(msgspec.Struct, kw_only=True):
         if predictions is None:
             return
         self.why_not = None
+        predictions = objective.row_wise(labels.size, predictions)
         if labels.shape != predictions.shape:
             self.why_not = f"step {step.step} holds {labels.size:,} labels and {predictions.size:,} predictions"
             return
@@ -138,13 +147,18 @@ class Predictions(msgspec.Struct, kw_only=True):
                 self.accuracy.put(str(name), row[place] / sum(row))
 
 
+def names_of(given: Mapping[str, object]) -> dict[str, str]:
+    """Return what parameters of Confusion call labels and predictions."""
+    return {name: str(given[name]) for name in DEFAULT_NAMES if name in given}
+
+
 def _read(step: StepView, name: str, budget: ReadBudget, allowance: Allowance) -> Floats | None:
     return budget.tensor(_numbers, step, name, allowance)
 
 
-def _tensor(step: StepView, name: str) -> str | None:
-    """Return the tensor of that name, else the first of the collection of that name."""
-    return name if name in step.names else min(step.members(name), default=None)
+def _tensor(step: StepView, name: str, collection: str) -> str | None:
+    """Return the tensor of that name, else the first of the collection."""
+    return name if name in step.names else min(step.members(collection), default=None)
 
 
 def _numbers(step: StepView, name: str) -> Floats:

@@ -1,6 +1,6 @@
 """A run's debug-output read for a report, in as many parts as it takes: each goes on where the one before stopped."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -26,12 +26,15 @@ class RunPart(msgspec.Struct, kw_only=True):
         By which steps find the saved steps before them.
     done : bool
         Whether all steps that were complete are in the digest.
+    scalars : bytes
+        An encoded `ScalarPart` of the files of scalars; empty where none was read.
     """
 
     digest: TrainingDigest = msgspec.field(default_factory=TrainingDigest)
     ledger: StepLedger = msgspec.field(default_factory=StepLedger)
     history: RunHistory = msgspec.field(default_factory=RunHistory)
     done: bool = False
+    scalars: bytes = b""
 
 
 def read_on(
@@ -40,6 +43,7 @@ def read_on(
     part: RunPart,
     *,
     wanted: Collection[str] = (),
+    confusion: Mapping[str, str] | None = None,
     has_time: Callable[[], bool] = lambda: True,
     ended: bool | None = None,
 ) -> RunPart:
@@ -54,6 +58,8 @@ def read_on(
     part : RunPart
     wanted : collection of str
         Tensors to show before others.
+    confusion : mapping of str to str
+        Parameters of Confusion that name labels and predictions.
     has_time : callable
         Asked after each step; False leaves the rest to the next call.
     ended : bool or None
@@ -69,7 +75,7 @@ def read_on(
 
     run = find_run(files, name)
     run.history = part.history
-    digester = Digester(part.digest, wanted=wanted)
+    digester = Digester(part.digest, wanted=wanted, confusion=confusion)
     while part.digest.unread < MOST_UNREAD:
         try:
             for step in complete_steps(files, run, part.ledger, ended=ended):

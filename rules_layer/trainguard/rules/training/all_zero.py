@@ -56,13 +56,21 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
     )
 
     def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
-        """Count the zeros of each tensor, or see in its extremes whether it is all zero."""
+        """Count the zeros of each tensor, or see in its size or its extremes whether it is all zero."""
         threshold = parameters.threshold
         readings = []
+
+        def percent_of(view: StepView, tensor: str) -> float | None:
+            return _percent(state, view, tensor, threshold)
+
+        first: dict[float, Reading] = {}
         for tensor in parameters.tensors(step):
-            percent = used(state, lambda view, name: _percent(state, view, name, threshold), step, tensor)
-            if percent is not None:
-                readings.append(Reading(tensor, percent, threshold, percent >= threshold, percent))
+            percent = used(state, percent_of, step, tensor)
+            if percent is None:
+                continue
+            if percent not in first:
+                first[percent] = Reading(tensor, percent, threshold, percent >= threshold, percent)
+            readings.append(first[percent])
         return check_of(step, readings, _say)
 
     def advice(self, check: Check, parameters: AllZeroParameters) -> str:
@@ -78,6 +86,11 @@ def _percent(state: StepState, step: StepView, tensor: str, threshold: float) ->
     if step.has_value(tensor):
         found = zeros(step, tensor)
         return None if found is None else found.percent
+    size = step.reduction(tensor, "mean", absolute=True)
+    if size is None:
+        size = step.reduction(tensor, "l1")
+    if size is not None and (size == 0.0 or (size > 0.0 and threshold >= 100.0)):
+        return 0.0 if size else 100.0
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
     highest = step.reduction(tensor, "max", absolute=True)
     lowest = step.reduction(tensor, "min", absolute=True)

@@ -12,6 +12,9 @@ from trainguard.tensors.step_view import ReductionKind, StepView, Tensor, is_num
 
 REDUCTIONS: Sequence[ReductionKind] = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
 
+SAVED = tuple((kind, absolute) for kind in REDUCTIONS for absolute in (False, True))
+"""All reductions, each of the entries and of their absolute values."""
+
 
 def paired(one: Iterator[Tensor], other: Iterator[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
     """Cut the blocks of two tensors of one size so that they cover the same entries."""
@@ -35,12 +38,13 @@ def _no_entries() -> NDArray[np.float64]:
 class Closeness:
     """When two values count as equal, as ``numpy.allclose(one, other)`` says it."""
 
-    __slots__ = ("absolute", "equal_nan", "relative")
+    __slots__ = ("_saved", "absolute", "equal_nan", "relative")
 
     def __init__(self, relative: float, absolute: float, *, equal_nan: bool) -> None:
         self.relative = relative
         self.absolute = absolute
         self.equal_nan = equal_nan
+        self._saved = SAVED
 
     def arrays(self, one: Tensor, other: Tensor) -> bool:
         """Whether two arrays of one shape are equal; text and bools are only where they are the same."""
@@ -55,19 +59,33 @@ class Closeness:
         Raises TensorMissingError where only reductions of it were saved and none of them differs, and as
         `StepView.blocks` does.
         """
-        shapes = one.shape(name), other.shape(name)
-        if None not in shapes and shapes[0] != shapes[1]:
-            return False
         if one.has_value(name) and other.has_value(name):
-            return all(self.arrays(*pair) for pair in paired(one.blocks(name), other.blocks(name)))
-        for kind, absolute in ((kind, absolute) for kind in REDUCTIONS for absolute in (False, True)):
-            pair = one.reduction(name, kind, absolute=absolute), other.reduction(name, kind, absolute=absolute)
-            if pair[0] is not None and pair[1] is not None and not self._numbers(pair[0], pair[1]):
+            if self._differ_in_shape(one, other, name):
                 return False
+            return all(self.arrays(*pair) for pair in paired(one.blocks(name), other.blocks(name)))
+        for place, (kind, absolute) in enumerate(self._saved):
+            left = one.reduction(name, kind, absolute=absolute)
+            right = None if left is None else other.reduction(name, kind, absolute=absolute)
+            if left is not None and right is not None and not self._numbers(left, right):
+                # The tensors of a step have the same reductions: what told these apart is asked first of the next.
+                self._saved = (self._saved[place], *self._saved[:place], *self._saved[place + 1 :])
+                return False
+        if self._differ_in_shape(one, other, name):
+            return False
         raise TensorMissingError(name, one.step)
 
+    @staticmethod
+    def _differ_in_shape(one: StepView, other: StepView, name: str) -> bool:
+        shapes = one.shape(name), other.shape(name)
+        return None not in shapes and shapes[0] != shapes[1]
+
     def _numbers(self, one: float, other: float) -> bool:
-        return self.arrays(np.array([one]), np.array([other]))
+        """Compare two numbers as ``numpy.allclose`` does."""
+        if one == other:
+            return True
+        if math.isfinite(one) and math.isfinite(other):
+            return abs(one - other) <= self.absolute + self.relative * abs(other)
+        return self.equal_nan and math.isnan(one) and math.isnan(other)
 
 
 def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tuple[float, float] | None:
@@ -101,10 +119,9 @@ def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tup
 
 def _saved(one: StepView, other: StepView, name: str) -> tuple[Tensor, Tensor]:
     """Return the reductions that were saved of a tensor in both steps, beside each other."""
-    kinds = [(kind, absolute) for kind in REDUCTIONS for absolute in (False, True)]
     pairs = [
         (one.reduction(name, kind, absolute=absolute), other.reduction(name, kind, absolute=absolute))
-        for kind, absolute in kinds
+        for kind, absolute in SAVED
     ]
     both = [(left, right) for left, right in pairs if left is not None and right is not None]
     return np.array([left for left, _ in both]), np.array([right for _, right in both])

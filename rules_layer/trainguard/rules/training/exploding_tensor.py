@@ -68,13 +68,20 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
         """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
         readings = []
         told: dict[str, str] = {}
+        sums = list(_SUMS)
+        calm: Reading | None = None
         tensors = parameters.tensors(step) if parameters.selects else _all_but_trees(step)
         for tensor in tensors:
             try:
                 if step.has_value(tensor):
                     reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
                 else:
+                    if calm is not None and _is_finite(step, tensor, sums):
+                        readings.append(calm)
+                        continue
                     reading = _of_reductions(state, step, tensor, told, only_nan=parameters.only_nan)
+                    if calm is None and reading is not None and not reading.fires:
+                        calm = reading
             except USELESS as fault:
                 state.leave_out(str(fault))
                 continue
@@ -107,6 +114,17 @@ def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | Non
     count = found.nan if only_nan else found.nan + found.infinite
     kind = NAN if found.nan else INFINITE
     return Reading(tensor, float(count), 0.0, count > 0, count / max(found.size, 1), kind if count else None)
+
+
+def _is_finite(step: StepView, tensor: str, sums: list[tuple[ReductionKind, bool]]) -> bool:
+    """Whether a saved sum is finite; the one that was found comes first of ``sums``, for the tensors after this one."""
+    for place, (kind, absolute) in enumerate(sums):
+        value = step.reduction(tensor, kind, absolute=absolute)
+        if value is not None:
+            if place:
+                sums.insert(0, sums.pop(place))
+            return math.isfinite(value)
+    return False
 
 
 def _of_reductions(

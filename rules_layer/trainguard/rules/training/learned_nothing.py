@@ -12,7 +12,7 @@ from trainguard.rules.training.guessing import (
     guesses_exactly,
     says_one_thing,
 )
-from trainguard.rules.training.progress import NO_TREND, fall, gain, tail, unit
+from trainguard.rules.training.progress import NO_TREND, beginning, fall, gain, tail, unit
 from trainguard.rules.training.run_series import MOVING, RunSeries
 from trainguard.rules.training.series import Series, noise, smoothed
 from trainguard.rules.training.trend import z_score
@@ -68,7 +68,7 @@ def stands(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
     name, loss = losses[0]
     fallen = fall(loss)
     reason = (
-        f"{name} stands: from {loss.means[0]:.6g} at the start (step {loss.begins}) to {tail(loss):.6g} in the last "
+        f"{name} stands: from {beginning(loss)} to {tail(loss):.6g} in the last "
         f"quarter (until step {loss.steps[-1]}), {_moved(fallen)}{_score_words(run, mode)}"
     )
     return Found(STANDS, name, loss, reason, fallen, limits.min_fall)
@@ -99,9 +99,8 @@ def at_chance(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
             one_thing = score.least == score.most and share < HIGH_SCORE and says_one_thing(share, left)
             if guessed or one_thing:
                 reason = (
-                    f"{score_name} stays at the level of chance: {score.means[0]:.4g} at the start (step "
-                    f"{score.begins}), {tail(score):.4g} in the last quarter (until step {score.steps[-1]}), with a "
-                    f"loss of {left:.4g} there"
+                    f"{score_name} stays at the level of chance: {beginning(score, 4)}, {tail(score):.4g} in the last "
+                    f"quarter (until step {score.steps[-1]}), with a loss of {left:.4g} there"
                 )
                 return Found(CHANCE, score_name, score, reason, tail(score))
     return None
@@ -120,7 +119,7 @@ def loss_at_chance(run: RunSeries, limits: Limits) -> Found | None:
         if any(not guesses(tail(score) / unit(score), level) for _, _, score in _scores(run)):
             continue
         reason = (
-            f"{name} came from {loss.means[0]:.6g} (step {loss.begins}) and has stood at {level:.5g} since step "
+            f"{name} was {beginning(loss)} and has stood at {level:.5g} since step "
             f"{loss.steps[len(loss.means) - len(since)]}: ln {classes} = {math.log(classes):.5g} is the cross entropy "
             f"of a guess among {classes} classes"
         )
@@ -139,9 +138,8 @@ def validation_at_chance(run: RunSeries, limits: Limits) -> Found | None:
             share, lowest = fmean(score.means) / unit(score), min(smoothed(loss.means))
             if guesses_exactly(share, lowest) and gain(score) < limits.min_gain:
                 reason = (
-                    f"{name} stays at the level of chance: {score.means[0]:.4g} at the start (step {score.begins}), "
-                    f"{tail(score):.4g} in the last quarter (until step {score.steps[-1]}); the loss of validation "
-                    f"was never below {lowest:.4g}"
+                    f"{name} stays at the level of chance: {beginning(score, 4)}, {tail(score):.4g} in the "
+                    f"last quarter (until step {score.steps[-1]}); the loss of validation was never below {lowest:.4g}"
                 )
                 return Found(VALIDATION, name, score, reason, tail(score))
     return None
@@ -162,9 +160,9 @@ def validation_never_better(run: RunSeries, limits: Limits) -> Found | None:
             if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or (lowest <= untrained and not _score_fell(run)):
                 continue
             reason = (
-                f"{train_name} fell from {train.means[0]:.4g} to {tail(train):.4g}, and {name} was never below "
-                f"{lowest:.4g}: it began at {loss.means[0]:.4g} (step {loss.begins}) and is {tail(loss):.4g} in the "
-                f"last quarter (until step {loss.steps[-1]})"
+                f"{train_name} was {beginning(train, 4)} and fell to {tail(train):.4g}, and {name} was never below "
+                f"{lowest:.4g}: it was {beginning(loss, 4)} and is {tail(loss):.4g} in the last quarter (until step "
+                f"{loss.steps[-1]})"
             )
             return Found(UNSEEN, name, loss, reason, lowest, untrained)
     return None
@@ -201,9 +199,9 @@ def loss_without_score(run: RunSeries, limits: Limits) -> Found | None:
         share = tail(score) / unit(score)
         if score.count >= 2 * limits.min_rows and LOW_SHARE <= share < CHANCE_BELOW:
             reason = (
-                f"{train_name} fell from {train.means[0]:.4g} (step {train.begins}) to {tail(train):.4g} in the last "
-                f"quarter, and {name} did not gain by it: {score.means[0]:.4g} at the start, {tail(score):.4g} in the "
-                f"last quarter (until step {score.steps[-1]})"
+                f"{train_name} was {beginning(train, 4)} and fell to {tail(train):.4g} in the last quarter, and {name} "
+                f"did not gain by it: {beginning(score, 4)}, {tail(score):.4g} in the last quarter (until step "
+                f"{score.steps[-1]})"
             )
             return Found(STUCK, name, score, reason, tail(score))
     return None
@@ -228,4 +226,4 @@ def _score_words(run: RunSeries, mode: Mode) -> str:
     if not scores:
         return ""
     name, score = scores[0]
-    return f"; {name} was {score.means[0]:.4g} and is {tail(score):.4g}"
+    return f"; {name} was {beginning(score, 4)} and is {tail(score):.4g}"

@@ -3,7 +3,7 @@
 A run that goes on may only start slowly, so that one is judged late and only while nothing improves at all
 (``live_rows``). A run that has ended is judged as a whole, from ``min_rows`` recorded values on.
 
-Seven conditions, each scale-free:
+Eleven conditions, each scale-free; the last four are in ``learned_poorly``:
 
 * The loss stands. Between its first values and the last quarter of the run it fell by less than ``min_fall``, or by
   less than its noise, and Mann and Kendall's test finds no fall (5 % on two sides); or it fell by less than a fifth of
@@ -24,6 +24,10 @@ Seven conditions, each scale-free:
 * A score is the same number at every step, at least ten, to the last digit, and no score gains: the model gives one
   answer to all, whatever the loss does. 0 does not count: it is the accuracy of a regression, which says nothing.
 * The loss is halved and a low score of training does not gain by it: what is minimised is not what is wanted.
+* Validation gets worse for good while training goes on: its loss doubled to above training's first, or a score is lost.
+* Validation jumps, far from training, which converges: its normalisation is another one.
+* The loss stands at the floor of a softmax over a softmax although most answers are right.
+* The loss falls at an even speed and has covered little: most of its way is ahead.
 
 The numbers were chosen on one half of 30 pairs of programs and 17 healthy ones (``tests/training/recorded``), and
 measured on the other half; ``tests/verdicts/training`` measures them on other programs and on real runs.
@@ -33,7 +37,7 @@ from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.rule_result import Measure
+from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.learned_nothing import (
     LEVEL,
@@ -50,8 +54,18 @@ from trainguard.rules.training.learned_nothing import (
     validation_at_chance,
     validation_never_better,
 )
+from trainguard.rules.training.learned_poorly import (
+    CAPPED,
+    JUMPS,
+    SLOW,
+    WORSENS,
+    capped,
+    too_slow,
+    validation_jumps,
+    validation_worsens,
+)
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.progress import NO_TREND, fall, tail
+from trainguard.rules.training.progress import NO_TREND, beginning, fall, tail
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
 from trainguard.rules.training.trend import z_score
@@ -73,18 +87,37 @@ class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
         return Limits(self.min_rows, self.min_fall, self.min_gain)
 
 
+FALL, SCORE = Measure("share of its first value by which the loss fell"), Measure("score")
+LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")
+JUMP = Measure("change of the loss of validation from value to value, as a share")
+FLOOR = Measure("loss that cannot fall further")
+PACE = Measure("share of its first value by which the loss fell, at an even speed")
+MEASURES = {STANDS: FALL, LEVEL: LOSS, UNSEEN: LOSS, WORSENS: HELD_OUT, JUMPS: JUMP, CAPPED: FLOOR, SLOW: PACE}
+
+
+def _clause(result: RuleResult, nodes: int) -> str:
+    """Say what was found in the past tense."""
+    del nodes
+    if result.measure in (HELD_OUT, JUMP):
+        return "what the model learned did not hold for validation"
+    return {FLOOR: "the loss could not fall as far as it should", PACE: "the model learned far too slowly"}.get(
+        result.measure or FALL, "the model did not learn"
+    )
+
+
 SPEC = RuleSpec(
     name="training/NotLearning",
     family="training",
     title="Training that learns nothing",
     looks_at="losses, and scores as the accuracy, of training and of validation",
-    fires_when="they stay at the level of the start or of chance",
+    fires_when="they stay at the start or at chance, validation is lost, or the loss has a floor or is far too slow",
     condition=(
         "over at least {min_rows} recorded values of a run that has ended, or {live_rows} of one that goes on, the "
         "loss falls by less than {min_fall} of its first value without a trend and the score gains less than "
-        "{min_gain}, or the score stays at chance"
+        "{min_gain}, or the score stays at chance; or validation gets worse for good or jumps, the loss has the floor "
+        "of two softmaxes, or it falls far too slowly"
     ),
-    measures=(Measure("share of its first value by which the loss fell"), Measure("score"), Measure("loss")),
+    measures=(FALL, SCORE, LOSS, HELD_OUT, JUMP, FLOOR, PACE),
     counts=STEPS,
     parameters={
         "min_rows": ParameterHelp("values", "as many recorded losses are needed to judge a run that has ended"),
@@ -93,8 +126,24 @@ SPEC = RuleSpec(
         "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         **RANGE_HELP,
     },
-    clause="the model did not learn",
+    clause=_clause,
 )
+
+ADVICE = {
+    WORSENS: (
+        "Keep the checkpoint of the lowest loss of validation and stop there. Check for wrong labels, and that "
+        "validation is of the same kind as training; add data, augmentation, dropout or weight decay."
+    ),
+    JUMPS: (
+        "Check that validation runs in evaluation mode, how fast running means of batch normalisation are updated, and "
+        "that batches are not too small for them."
+    ),
+    CAPPED: (
+        "Check that the model's last layer gives logits where the loss function takes logits: remove the softmax, or "
+        "the sigmoid, before it."
+    ),
+    SLOW: "Try a learning rate ten times higher, and check that the schedule or warm-up does not hold it down.",
+}
 
 
 class NotLearning(StepRule[NotLearningParameters, SeriesState]):
@@ -142,16 +191,22 @@ class NotLearning(StepRule[NotLearningParameters, SeriesState]):
             or validation_never_better(run, limits)
             or score_stuck(run, limits)
             or loss_without_score(run, limits)
+            or validation_worsens(run, limits)
+            or validation_jumps(run, limits)
+            or capped(run, limits)
+            or too_slow(run, limits)
         )
         return _check(run, found) if found is not None else _learns(run, main)
 
     def measure(self, check: Check) -> Measure:
         """Say whether a loss or a score was measured."""
-        return SPEC.measures[{STANDS: 0, LEVEL: 2, UNSEEN: 2}.get(check.kind or STANDS, 1)]
+        return MEASURES.get(check.kind or STANDS, SCORE)
 
     def advice(self, check: Check, parameters: NotLearningParameters) -> str:
         """Say what to look at, by what was found."""
         del parameters
+        if check.kind in ADVICE:
+            return ADVICE[check.kind]
         if check.kind in (VALIDATION, UNSEEN):
             return (
                 "Check that inputs and labels belong together, in training and in validation: that both are shuffled "
@@ -175,7 +230,7 @@ def _learns(run: RunSeries, mode: Mode) -> Check | None:
     if not series.means:
         return None
     reason = (
-        f"{name} was {series.means[0]:.6g} at the start (step {series.begins}) and is {tail(series):.6g} in the last "
+        f"{name} was {beginning(series)} and is {tail(series):.6g} in the last "
         f"quarter (until step {series.steps[-1]}): neither it nor a score says that nothing is learned"
     )
     return _check(run, Found(STANDS, name, series, reason, fall(series)), fires=False)

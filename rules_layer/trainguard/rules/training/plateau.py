@@ -20,7 +20,7 @@ from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import scalar
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.progress import NO_TREND, unit
+from trainguard.rules.training.progress import NO_TREND, beginning, unit
 from trainguard.rules.training.readings import used
 from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
 from trainguard.rules.training.series import Series, level, smoothed
@@ -131,7 +131,7 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check | None:
         and _score_is_low(state.run, reached / len(values), parameters)
     )
     reason = (
-        f"Step {loss.steps[-1]}: {name} fell from {start:.6g} (step {loss.begins}) to {best:.6g}, by "
+        f"Step {loss.steps[-1]}: {name} was {beginning(loss)} and fell to {best:.6g}, by "
         f"{100.0 * fallen:.3g} %; nine tenths of that were reached at step {loss.steps[reached]}, "
         f"after {100.0 * share:.3g} % of the run{', and nothing was gained since' if fires else ''}{rate}."
     )

@@ -6,6 +6,7 @@ fires alone; ``steps`` counts saved steps.
 """
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from trainguard.rules.training.losses import mean_loss
 from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.readings import Reading, check_of, not_saved, rank, used
 from trainguard.rules.training.selection import GRADIENTS, LOSSES, matching
-from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
 from trainguard.tensors.step_view import StepView, is_numeric
 
 VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
@@ -138,13 +139,26 @@ def _spreads(
     def spread(view: StepView, tensor: str) -> float | None:
         return _spread(state, view, tensor, parameters)
 
-    known = [(used(state, spread, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
+    gradients = sorted(step.members(GRADIENTS))
+    if _lack_extremes(step, gradients):
+        # One sentence stands for all of them: thousands may have been saved in other reductions alone.
+        state.unusable += max(len(gradients) - 1, 0)
+        gradients = gradients[:1]
+    known = [(used(state, spread, step, tensor), tensor) for tensor in gradients]
     spreads = [(value, tensor) for value, tensor in known if value is not None and not math.isnan(value)]
     if not spreads:
         return None
     least, tensor = min(spreads)
     threshold = parameters.distribution_range
     return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
+
+
+def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
+    """Whether of each gradient only reductions were saved, and no least value among them."""
+    try:
+        return not any(step.has_value(each) or step.reduction(each, "min") is not None for each in gradients)
+    except USELESS:
+        return False
 
 
 def _spread(

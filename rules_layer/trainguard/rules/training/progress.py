@@ -15,6 +15,14 @@ def tail(series: Series) -> float:
     return level(series.means, TAIL, end=True)
 
 
+def beginning(series: Series, digits: int = 6) -> str:
+    """Return the first level in words: a recorded value, or of a long series about what its first values are."""
+    start = f"{series.means[0]:.{digits}g}"
+    if series.size == 1:
+        return f"{start} at the start (step {series.begins})"
+    return f"about {start} over the first {series.size:,} values (steps {series.begins} to {series.steps[0]})"
+
+
 def fall(loss: Series) -> float:
     """Return by which share of its size at the start a loss fell until the last quarter; below 0 for a rise."""
     start = loss.means[0]

@@ -42,14 +42,26 @@ def not_saved(state: StepState, step: StepView, tensor: str) -> bool:
 
 
 def check_of(
-    step: StepView, readings: Sequence[Reading], say: Callable[[Reading], str], *, what: str = "tensors"
+    step: StepView,
+    readings: Sequence[Reading],
+    say: Callable[[Reading], str],
+    *,
+    what: str = "tensors",
+    judged: int | None = None,
 ) -> Check | None:
-    """Return the check of a step, None without a reading; ``say`` is a clause about one of them."""
+    """Return the check of a step, None without a reading; ``say`` is a clause about one of them.
+
+    ``judged`` is how many tensors were measured, where there is no reading of each.
+    """
     if not readings:
         return None
-    worst = max(readings, key=rank)
+    worst = worst_of(readings)
     firing = sum(reading.fires for reading in readings)
-    more = f" (the worst of {firing} such {what}, of {len(readings)} in all)" if firing > 1 else ""
+    more = (
+        f" (the worst of {firing} such {what}, of {len(readings) if judged is None else judged} in all)"
+        if firing > 1
+        else ""
+    )
     return Check(
         step=step.step,
         at=step.at,
@@ -60,6 +72,15 @@ def check_of(
         threshold=worst.threshold,
         kind=worst.kind,
     )
+
+
+def worst_of(readings: Sequence[Reading]) -> Reading:
+    """Return the first of the readings that rank highest: there may be thousands a step."""
+    held = [each for each in readings if each.fires] or readings
+    over = [each.over for each in held]
+    if math.isnan(sum(over)):
+        return max(held, key=rank)
+    return held[over.index(max(over))]
 
 
 def rank(reading: Reading) -> tuple[bool, float]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from trainguard.rules.training.progress import unit
+from trainguard.rules.training.progress import beginning, unit
 from trainguard.rules.training.run_series import MOVING, RunSeries
 from trainguard.rules.training.series import Series, level, noise, smoothed
 from trainguard.tensors.step_view import Mode
@@ -53,7 +53,7 @@ def rise(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
     (name, loss), (kind, lowest, threshold) = losses[0], rises[0]
     tail = level(loss.means, TAIL, end=True)
     place = loss.means.index(min(loss.means))
-    began = f"{name} was {loss.means[0]:.6g} at the start (step {loss.begins})"
+    began = f"{name} was {beginning(loss)}"
     if kind == LOST:
         began += f" and {lowest:.6g} at its lowest (step {loss.steps[place]})"
     elif kind == EXPLODED:
@@ -74,7 +74,7 @@ def runaway(run: RunSeries, fewest: int) -> Risen | None:
         threshold = -RUNAWAY * max(abs(each) for each in loss.means[: len(loss.means) // 2])
         if max(loss.means[-count:]) < threshold:
             reason = (
-                f"{name} falls without bound: it was {loss.means[0]:.6g} at the start (step {loss.begins}) and "
+                f"{name} falls without bound: it was {beginning(loss)} and "
                 f"{loss.means[len(loss.means) // 2 - 1]:.6g} half-way (step {loss.steps[len(loss.means) // 2 - 1]}), "
                 f"and is {loss.last:.6g}, below the threshold {threshold:.6g}"
             )

@@ -27,8 +27,8 @@ from trainguard.rules.units import counted
 from trainguard.tensors.name_patterns import NamePatternError, name_pattern
 from trainguard.tensors.step_view import StepView
 
-MOST_STEPS = 100
-"""How many firing steps a state names; further ones are counted."""
+MOST_STEPS, MOST_EPISODES = 100, 32
+"""How many firing steps a state names, and how many of those at which firing began; further ones are counted."""
 
 USELESS = (TensorMissingError, TensorTooLargeError, TensorUnusableError, TelemetryFormatError)
 """Why a tensor cannot be used; anything else is a fault of the program."""
@@ -105,10 +105,10 @@ class StepState(msgspec.Struct, kw_only=True):
     """What every rule over steps remembers; a rule with a state of its own derives from it.
 
     ``evaluated`` counts steps that could be checked, ``fired`` those that fired, ``first`` is the first of them, and
-    ``steps`` the first hundred. ``latest`` is the newest check, ``firing`` the newest that fired. ``waiting`` counts
-    steps that hold what the rule checks, and that it could not compare with earlier ones yet. ``unusable`` counts how
-    often a tensor could not be used, ``unusable_why`` says why the last one could not. ``left_out`` counts what a rule
-    did not take in because its state is bounded.
+    ``steps`` the first hundred; ``onsets`` are those after a check that did not fire, 32 at most. ``latest`` is the
+    newest check, ``firing`` the newest that fired. ``waiting`` counts steps that hold what the rule checks, and that it
+    could not compare with earlier ones yet. ``unusable`` counts how often a tensor could not be used, ``unusable_why``
+    says why the last one could not. ``left_out`` counts what a rule did not take in because its state is bounded.
     """
 
     evaluated: int = 0
@@ -117,6 +117,7 @@ class StepState(msgspec.Struct, kw_only=True):
     firing: Check | None = None
     latest: Check | None = None
     steps: list[int] = msgspec.field(default_factory=list)
+    onsets: list[int] = msgspec.field(default_factory=list)
     waiting: int = 0
     unusable: int = 0
     unusable_why: str | None = None
@@ -256,6 +257,9 @@ class StepRule(Rule[P], Generic[P, S]):
 def remember(state: StepState, check: Check) -> None:
     """Count a check, and keep what people ask for: the first fire, the newest, the newest check."""
     state.evaluated += 1
+    begins = check.fires and not (state.latest is not None and state.latest.fires)
+    if begins and len(state.onsets) < MOST_EPISODES:
+        state.onsets.append(check.step)
     state.latest = check
     if check.fires:
         state.fired += 1

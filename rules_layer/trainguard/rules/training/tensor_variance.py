@@ -11,7 +11,7 @@ from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import variance
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.readings import Reading, check_of, not_saved, used
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.step_rule import Check, StepRule, StepState
 from trainguard.tensors.step_view import StepView
@@ -62,8 +62,18 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
     def check(self, state: StepState, step: StepView, parameters: TensorVarianceParameters) -> Check | None:
         """Compare each tensor's variance with both thresholds."""
         readings = []
+
+        def variance_of(view: StepView, tensor: str) -> float | None:
+            """Return a variance; None where other reductions alone were saved, which is counted."""
+            saved = view.reduction(tensor, "variance")
+            if saved is not None:
+                return saved
+            if view.reduction(tensor, "std") is None and not_saved(state, view, tensor):
+                return None
+            return variance(view, tensor)
+
         for tensor in parameters.tensors(step):
-            value = used(state, variance, step, tensor)
+            value = used(state, variance_of, step, tensor)
             if value is not None:
                 readings.append(_reading(tensor, value, parameters))
         return check_of(step, readings, _say)

@@ -27,6 +27,7 @@ from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.progress import beginning
 from trainguard.rules.training.risen import ENDED_TAIL, SCORE_LOST, UNBOUNDED, Limits, rise, runaway, score_lost
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
@@ -205,7 +206,7 @@ def _calm(run: RunSeries, step: int) -> Check | None:
         return None
     name, loss = losses[0]
     value = loss.last if loss.count else None
-    said = "has no finite value yet" if value is None else f"is {value:.6g}, and {loss.means[0]:.6g} was the start"
+    said = "has no finite value yet" if value is None else f"is {value:.6g}, and was {beginning(loss)}"
     return Check(
         step=step,
         at=run.at,

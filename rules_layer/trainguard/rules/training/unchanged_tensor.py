@@ -82,10 +82,14 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
 
         tensors = parameters.tensors(step)
         state.waiting += bool(tensors)
+        first: dict[int, Reading] = {}
         for tensor in tensors:
             same = used(state, unchanged, step, tensor)
-            if same is not None:
-                readings.append(Reading(tensor, float(same), float(needed), same >= needed, float(same)))
+            if same is None:
+                continue
+            if same not in first:
+                first[same] = Reading(tensor, float(same), float(needed), same >= needed, float(same))
+            readings.append(first[same])
         return check_of(step, readings, _say)
 
     def advice(self, check: Check, parameters: UnchangedTensorParameters) -> str:

@@ -4,6 +4,7 @@ Source: AWS documentation of VanishingGradient (the mean of the absolute values 
 each tensor is judged alone.
 """
 
+import math
 from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
@@ -57,12 +58,14 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
     def check(self, state: StepState, step: StepView, parameters: VanishingGradientParameters) -> Check | None:
         """Compare each gradient's mean absolute value; one that holds NaN is not below anything."""
         threshold = parameters.threshold
-        readings = []
-        for tensor in sorted(step.members(GRADIENTS)):
-            value = used(state, abs_mean, step, tensor)
-            if value is not None:
-                readings.append(Reading(tensor, value, threshold, value < threshold, -value))
-        return check_of(step, readings, _say)
+        measured = [(used(state, abs_mean, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
+        known = [(value, tensor) for value, tensor in measured if value is not None]
+        shown = [each for each in known if each[0] < threshold]
+        if not shown:
+            numbers = [each for each in known if not math.isnan(each[0])]
+            shown = [min(numbers)] if numbers else known[:1]
+        readings = [Reading(tensor, value, threshold, value < threshold, -value) for value, tensor in shown]
+        return check_of(step, readings, _say, judged=len(known))
 
     def advice(self, check: Check, parameters: VanishingGradientParameters) -> str:
         """Say what keeps gradients alive; a gradient of exactly zero says that nothing reaches the loss."""

@@ -265,7 +265,7 @@ def test_given_files_of_other_kinds_when_analysed_then_they_are_counted(tmp_path
     (place / "profiler-output" / "notes.txt").write_text("mine", encoding="utf-8")
     result = analyze(place, "--out", tmp_path / "out")
     assert result.exit_code == 0
-    assert "1 files of other kinds" in result.stdout
+    assert "1 file of another kind" in result.stdout
 
 
 def test_given_reports_from_before_when_analysed_again_then_they_are_replaced_whole(job: Path, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_given_a_file_that_the_disk_does_not_give_when_analysed_then_compatible_
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"{torn.name}' cannot be read: " in result.stderr.replace("\n", "")
     assert not list((tmp_path / "out").rglob("*.json"))
-    assert "1 bad objects" in analyze(place, "--out", tmp_path / "out").stdout
+    assert "1 object that could not be read" in analyze(place, "--out", tmp_path / "out").stdout
 
 
 def test_given_a_profile_when_analysed_then_table_document_and_report_end_in_the_same_three_sentences(

@@ -214,7 +214,12 @@ def test_given_a_question_that_is_throttled_when_examined_then_it_says_so_and_go
         ),
         ("events", "DescribeRule", "ResourceNotFoundException", {"EventBridge rules", "event pattern"}),
         ("dynamodb", "DescribeTable", "ResourceNotFoundException", {"tables"}),
-        ("sqs", "GetQueueAttributes", "AWS.SimpleQueueService.NonExistentQueue", {"evaluation queue", "dead letters"}),
+        (
+            "sqs",
+            "GetQueueAttributes",
+            "AWS.SimpleQueueService.NonExistentQueue",
+            {"evaluation queue", "dead letters", "notifications"},
+        ),
         ("ssm", "GetParameter", "ParameterNotFound", {"stop switch"}),
         ("sns", "ListSubscriptionsByTopic", "NotFound", {"alert topic", "operations topic"}),
         ("stepfunctions", "DescribeStateMachine", "StateMachineDoesNotExist", {"state machines", "roles"}),

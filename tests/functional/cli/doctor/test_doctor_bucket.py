@@ -4,9 +4,11 @@ import json
 import shlex
 from typing import Any
 
+import pytest
+
 from tests.functional.cli.doctor.test_doctor_checks import NOTIFICATIONS, account, examined, of_check
 from tests.functional.cli.doctor_account import Account, Given
-from tests.functional.cli.doctor_stack import BUCKET, REGION
+from tests.functional.cli.doctor_stack import BUCKET, REGION, arn_of
 from trainguard.cli.doctor.check import Level
 from trainguard.cli.doctor.diagnosis import CHECKS
 
@@ -44,15 +46,60 @@ def test_given_a_bucket_that_there_is_none_of_when_examined_then_that_is_said_on
     assert said == ["the stack listens to trainguard-profiles, not to elsewhere", "elsewhere does not exist"]
 
 
-def test_given_notifications_to_others_when_event_bridge_is_off_then_the_command_keeps_them(account: Account) -> None:
-    queue = {"QueueArn": f"arn:aws:sqs:{REGION}:1:theirs", "Events": ["s3:ObjectCreated:*"]}
+THEIRS = {"QueueArn": f"arn:aws:sqs:{REGION}:1:theirs", "Events": ["s3:ObjectCreated:*"]}
+OURS = {"QueueArn": arn_of("IngestDoorbellsF1EC7AB4"), "Events": ["s3:ObjectCreated:*"]}
+PART = {**OURS, "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": "runs/"}]}}}
 
+
+def notify(account: Account, **configured: Any) -> None:
     def change(answer: dict[str, Any], given: Given) -> None:
         answer.clear()
-        answer["QueueConfigurations"] = [queue]
+        answer.update(configured)
 
     account.change(*NOTIFICATIONS, change)
-    (finding,) = of_check(examined(), "notifications")
+
+
+@pytest.mark.parametrize("bucket", [None, "elsewhere"])
+def test_given_notifications_to_others_alone_when_examined_then_the_command_keeps_them(
+    account: Account, bucket: str | None
+) -> None:
+    """The stack's own bucket notifies the queue, another one EventBridge."""
+    notify(account, QueueConfigurations=[THEIRS])
+    (finding,) = of_check(examined(bucket=bucket), "notifications")
     words = shlex.split(str(finding.command))
     written = json.loads(words[words.index("--notification-configuration") + 1])
-    assert written == {"QueueConfigurations": [queue], "EventBridgeConfiguration": {}}
+    ours: dict[str, Any] = (
+        {"QueueConfigurations": [THEIRS, OURS]} if bucket is None else {"EventBridgeConfiguration": {}}
+    )
+    assert written == {"QueueConfigurations": [THEIRS], **ours}
+
+
+@pytest.mark.parametrize(
+    ("configured", "level", "part"),
+    [
+        ({"QueueConfigurations": [OURS]}, Level.OK, "notifies the queue"),
+        ({"EventBridgeConfiguration": {}}, Level.OK, "to EventBridge"),
+        ({"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, Level.WARN, "paid for twice"),
+        ({"QueueConfigurations": [PART]}, Level.FAIL, "does not announce new objects to the queue"),
+        ({"QueueConfigurations": [OURS | {"Events": ["s3:ObjectRemoved:*"]}]}, Level.FAIL, "does not announce"),
+    ],
+)
+def test_given_the_stacks_own_bucket_when_examined_then_its_notifications_reach_the_queue_or_not(
+    account: Account, configured: dict[str, Any], level: Level, part: str
+) -> None:
+    notify(account, **configured)
+    (finding,) = of_check(examined(), "notifications")
+    assert finding.level is level
+    assert part in finding.found
+
+
+def test_given_a_queue_that_does_not_let_s3_send_when_examined_then_it_fails(account: Account) -> None:
+    def refuse(answer: dict[str, Any], given: Given) -> None:
+        answer["Attributes"]["Policy"] = json.dumps({"Version": "2012-10-17", "Statement": []})
+
+    account.change("sqs", "GetQueueAttributes", refuse)
+    (finding,) = of_check(examined(), "notifications")
+    assert (finding.level, finding.found) == (
+        Level.FAIL,
+        "the queue's policy does not let S3 send: nothing is evaluated",
+    )

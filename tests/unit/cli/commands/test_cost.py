@@ -26,8 +26,17 @@ def document(*words: str) -> dict[str, Any]:
 
 
 def test_given_a_job_when_estimated_then_the_document_has_the_models_totals_and_all_lines() -> None:
-    found = document("--nodes", "128", "--hours", "24", "--gpus", "4", "--interval-ms", "1000", "--framework")
-    workload = Workload(nodes=128, hours=24.0, gpus=4, interval_ms=1_000, framework=True)
+    words = ["--nodes", "128", "--hours", "24", "--gpus", "4", "--interval-ms", "1000", "--framework"]
+    found = document(*words, "--evaluation-every-s", "300", "--existing-bucket")
+    workload = Workload(
+        nodes=128,
+        hours=24.0,
+        gpus=4,
+        interval_ms=1_000,
+        framework=True,
+        evaluation_every_s=300.0,
+        existing_bucket=True,
+    )
     expected = estimate(workload, packaged_unit_prices().prices, packaged_unit_prices().free_a_month)
     assert list(found) == list(CostDocument.__struct_fields__)
     assert found["workload"]["retention_days"] == 30
@@ -45,7 +54,7 @@ def test_given_nothing_said_when_estimated_then_it_is_one_node_for_a_day_and_say
     result = run()
     assert result.exit_code == 0
     lines = [line.split("\t") for line in result.stdout.splitlines()]
-    assert lines[0] == ["an hour of the job", "0.00054"]
+    assert lines[0] == ["an hour of the job", "0.000455"]
     assert lines[1][0] == "the job, 24 h"
     assert lines[-1] == [f"USD. A model: {packaged_unit_prices().origin('us-east-1')}."]
 
@@ -55,7 +64,7 @@ def test_given_other_prices_when_estimated_then_they_are_taken_and_named(tmp_pat
     prices = dict.fromkeys(packaged_unit_prices().prices.__struct_fields__, 0.0) | {"event": 1.0}
     table = {"source": "ours", "date": "2026-01-01", "currency": "EUR", "regions": ["eu-west-1"], "prices": prices}
     file.write_text(json.dumps(table), "utf-8")
-    found = document("--unit-prices", str(file), "--region", "eu-west-1")
+    found = document("--unit-prices", str(file), "--region", "eu-west-1", "--existing-bucket")
     assert (found["hour"], found["currency"], found["origin"]) == (120.0, "EUR", "ours, eu-west-1, 2026-01-01")
 
 
@@ -67,6 +76,7 @@ def test_given_other_prices_when_estimated_then_they_are_taken_and_named(tmp_pat
         (["--nodes", "0"], "--nodes"),
         (["--hours", "0"], "--hours"),
         (["--interval-ms", "99"], "--interval-ms"),
+        (["--evaluation-every-s", "59"], "--evaluation-every-s"),
     ],
 )
 def test_given_what_cannot_be_estimated_when_run_then_one_sentence_says_why(words: list[str], fault: str) -> None:

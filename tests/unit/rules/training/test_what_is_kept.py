@@ -43,6 +43,15 @@ def test_given_long_runs_when_observed_then_the_state_stays_small_and_says_what_
     assert sum(sizes.values()) < 48_000, sizes
 
 
+def test_given_a_rule_that_fires_again_and_again_when_observed_then_32_beginnings_are_kept() -> None:
+    run = Run()
+    for step in range(300):
+        run.add(step, {"loss": [np.nan if step % 6 in (2, 3) else 1.0]}, collections={"losses": ["loss"]})
+    outcome = observed("ExplodingTensor", run)
+    assert outcome.state.onsets == [*range(2, 192, 6)]
+    assert outcome.state.fired == 100
+
+
 def test_given_more_steps_than_are_kept_when_steps_are_even_then_the_reference_is_the_exact_one() -> None:
     run = Run()
     losses = np.random.default_rng(3).uniform(1.0, 2.0, 12 * MOST_KEPT)

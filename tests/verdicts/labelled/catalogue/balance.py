@@ -52,7 +52,7 @@ GPUS = (
         minutes=100,
         interval_s=1.0,
         pieces=ordinary(100, HEALTHY, Piece(load=IDLE_GPU, start_min=40, gpus=(2,))),
-        faults=(Fault(kind="dead GPU", onset_min=40, wasted_min=60 / 4, gpus=(2,)),),
+        faults=(Fault(kind="GPU that stops", onset_min=40, wasted_min=60 / 4, gpus=(2,)),),
     ),
     Job(
         name="slow-gpu-40-of-8",

@@ -149,6 +149,36 @@ OTHERS = (
     ),
 )
 
+PARTITIONED = (
+    job(
+        "mig-healthy",
+        "healthy",
+        "A job on an instance of a partitioned GPU, of which nothing but memory and SM activity is known.",
+        machine=P3_2XLARGE,
+        collected=Collected(mig=True),
+    ),
+    job(
+        "mig-hollow",
+        "hollow GPUs",
+        "The same with 3 % SM activity.",
+        machine=P3_2XLARGE,
+        pieces=ordinary(60, replace(HOLLOW, activity=3.0)),
+        collected=Collected(mig=True),
+        faults=(Fault(kind="hollow GPUs", onset_min=2, end_min=59, wasted_min=(30, 60)),),
+    ),
+    job(
+        "mig-leak",
+        "memory leak",
+        "The same with memory in use that grows from 48 to 70 of 80 GB in a straight line.",
+        machine=P3_2XLARGE,
+        minutes=180,
+        interval_s=5.0,
+        pieces=ordinary(180),
+        collected=Collected(mig=True, held=(Growth(points=LEAK_GB, start_min=10, end_min=180),)),
+        faults=(Fault(kind="memory leak", onset_min=10, fails_in_h=1.3),),
+    ),
+)
+
 HELD = (
     job(
         "held-by-a-script-that-does-not-exit",
@@ -260,4 +290,4 @@ HEALTHY_JOBS = (
     ),
 )
 
-JOBS = (*HANGS, *BROKEN, *OTHERS, *HELD, *HEALTHY_JOBS)
+JOBS = (*HANGS, *BROKEN, *OTHERS, *PARTITIONED, *HELD, *HEALTHY_JOBS)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.verdicts.labelled.catalogue import (
     balance,
     batch,
+    causes,
     collector,
     flawed,
     idle,
@@ -33,6 +34,7 @@ JOBS: tuple[Job, ...] = (
     *intervals.JOBS,
     *unseen.JOBS,
     *collector.JOBS,
+    *causes.JOBS,
 )
 
 

@@ -28,7 +28,7 @@ SEVERAL = (
         faults=(
             Fault(kind="hang", onset_min=110, end_min=155, wasted_min=45),
             Fault(kind="loader, cores full", strength="medium", onset_min=20, end_min=80, wasted_min=30),
-            Fault(kind="dead GPU", strength="medium", onset_min=180, wasted_min=60 / 4, gpus=(1,)),
+            Fault(kind="GPU that stops", strength="medium", onset_min=180, wasted_min=60 / 4, gpus=(1,)),
         ),
     ),
     Job(
@@ -111,7 +111,7 @@ LATE = (
         minutes=1440,
         interval_s=60.0,
         pieces=ordinary(1440, HEALTHY, Piece(load=IDLE_GPU, start_min=1200, gpus=(4,))),
-        faults=(Fault(kind="dead GPU", strength="medium", onset_min=1200, wasted_min=240 / 8, gpus=(4,)),),
+        faults=(Fault(kind="GPU that stops", strength="medium", onset_min=1200, wasted_min=240 / 8, gpus=(4,)),),
     ),
     Job(
         name="healthy-24-hours",

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from trainguard.cli.options import AsJson, region_option
+from trainguard.evaluation_interval import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
 
 
 def cost(
@@ -17,6 +18,19 @@ def cost(
         int, typer.Option("--interval-ms", metavar="MS", min=100, max=60_000, help="ProfilingIntervalInMilliseconds.")
     ] = 500,
     framework: Annotated[bool, typer.Option("--framework", help="The job writes framework metrics, too.")] = False,
+    evaluation_every_s: Annotated[
+        int,
+        typer.Option(
+            "--evaluation-every-s",
+            metavar="S",
+            min=int(SHORTEST_EVALUATION_S),
+            max=int(LONGEST_EVALUATION_S),
+            help="evaluation_every_s.",
+        ),
+    ] = int(EVALUATION_EVERY_S),
+    existing_bucket: Annotated[
+        bool, typer.Option("--existing-bucket", help="The profile lies in a bucket of your own, not in the stack's.")
+    ] = False,
     retention_days: Annotated[
         int, typer.Option("--retention-days", metavar="DAYS", min=1, max=3_650, help="profile_retention_days.")
     ] = 30,
@@ -44,6 +58,8 @@ def cost(
         gpus=gpus,
         interval_ms=interval_ms,
         framework=framework,
+        evaluation_every_s=float(evaluation_every_s),
+        existing_bucket=existing_bucket,
         retention_days=retention_days,
     )
     request = CostRequest(workload=workload, region=region, unit_prices=unit_prices, as_json=as_json)

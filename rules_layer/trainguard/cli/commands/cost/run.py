@@ -15,6 +15,7 @@ from trainguard.running_costs.workload import Workload
 
 _SECTIONS = {
     "hourly": "An hour of the job",
+    "at_start": "The job's beginning adds, once",
     "at_end": "The report at the job's end, once",
     "fire": "One alert, with its report",
     "idle": "A month of the deployment without any job",

@@ -20,7 +20,7 @@ LEAST_HEIGHT = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A vertical line at a value, named at the top; ``kind`` is its class."""
+    """A vertical line at a value, named at the top unless its label is empty; ``kind`` is its class."""
 
     value: float
     label: str
@@ -122,8 +122,12 @@ def _labels(scale: Scale) -> list[str]:
 
 
 def vertical(frame: Frame, line: Line, row: int) -> list[Markup]:
-    """Draw a vertical line, with its name in one of the rows at the top."""
+    """Draw a vertical line, with its name in one of the rows at the top where it has one."""
     x, top = frame.x(line.value), TOP - 8.0 + 12.0 * row
     anchor, shift = ("end", -4.0) if x > WIDTH * 0.6 else ("start", 4.0)
     drawn = element("line", x1=x, x2=x, y1=top - 6.0, y2=frame.y(frame.up.low), class_=line.kind)
-    return [drawn, text(line.label, x=x + shift, y=top + 3.0, text_anchor=anchor, class_="limit-label halo")]
+    return (
+        [drawn]
+        if not line.label
+        else [drawn, text(line.label, x=x + shift, y=top + 3.0, text_anchor=anchor, class_="limit-label halo")]
+    )

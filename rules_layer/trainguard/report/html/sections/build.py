@@ -1,6 +1,6 @@
 """The sections of a page: every rule that has something to show."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from trainguard.records import Status
 from trainguard.report.document import FindingEntry, Report, RuleEntry
 from trainguard.report.html.blocks import Block, Note
-from trainguard.report.html.numbers import money, share
 from trainguard.report.html.sections import fallback
 from trainguard.report.phrasing import listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -67,26 +66,16 @@ def sections_of(report: Report) -> list[Section]:
 
 
 def shared_loss(report: Report) -> dict[str, str]:
-    """Say of each finding that shares the verdict's loss with others how it is counted there."""
-    explained = {each.rule: each.explained_by for each in report.findings if each.wasted_share is not None}
-    group = [rule for rule in explained if _root(rule, explained) == report.verdict.rule]
-    if len(group) < 2:
-        return {}
-    lost = report.verdict.lost
-    amount = "" if lost is None else f", {money(lost, report.cost.currency)}"
-    said = (
-        f"once for {listed(group)}, which see one loss from different sides: {share(report.verdict.wasted_share)} in "
-        f"all{amount}"
-    )
-    return dict.fromkeys(group, said)
-
-
-def _root(rule: str, explained: Mapping[str, str | None]) -> str:
-    seen = {rule}
-    while (cause := explained.get(rule)) is not None and cause not in seen:
-        rule = cause
-        seen.add(rule)
-    return rule
+    """Say of each finding that shares its loss with others how that is counted in the verdict."""
+    said: dict[str, str] = {}
+    for finding in report.findings:
+        if finding.explained_by is None or finding.wasted_share is None:
+            continue
+        reasons = [*finding.reasons] or [finding.explained_by]
+        said[finding.rule] = f"as the loss of {listed(reasons)}, which {'is' if len(reasons) == 1 else 'are'} its cause"
+        for cause in reasons:
+            said.setdefault(cause, f"with what it explains of {finding.rule}: one loss, seen from two sides")
+    return said
 
 
 def anchor_of(rule: str, number: int) -> str:

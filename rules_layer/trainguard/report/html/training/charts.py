@@ -59,7 +59,7 @@ def curves(
     across, up : str
         Labels of the axes.
     lines : sequence of Line
-        The first few are drawn.
+        All are drawn; of those with names, the first few are named.
     scale : Scale or None
         Upwards; None takes one that fits.
     """
@@ -70,8 +70,11 @@ def curves(
         parts.extend(_band(frame, each, colour_of(index)))
     for index, each in enumerate(shown):
         parts.extend(_line(frame, each, colour_of(index)))
-    for row, line in enumerate(lines[:NAMED_LINES]):
-        parts.extend(vertical(frame, line, row))
+    row = 0
+    for line in lines:
+        named = bool(line.label) and row < NAMED_LINES
+        parts.extend(vertical(frame, line if named else Line(line.value, "", line.kind), row if named else 0))
+        row += named
     return chart(parts, said)
 
 

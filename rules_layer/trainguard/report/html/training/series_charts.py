@@ -48,12 +48,22 @@ def _chart(name: str, held: Sequence[Series], fires: Sequence[FirstFire]) -> Fig
     keys = [Key(f"line {colour_of(index)}", short(curve.name)) for index, curve in enumerate(drawn)]
     if any(curve.marks for curve in drawn):
         keys.append(Key("mark hollow", "NaN or infinite"))
-    inside = [each for each in fires if held[0].steps[0] <= each.step <= max(one.steps[-1] for one in held)]
-    lines = [Line(float(each.step), f"{each.rule.rpartition('/')[2]}") for each in inside]
-    if len(lines) > NAMED_LINES:
-        keys.append(Key("limit", f"the first {NAMED_LINES} of {len(lines)} rules that fired"))
+    lines = _lines(fires, held[0].steps[0], max(one.steps[-1] for one in held))
+    rules = sum(bool(line.label) for line in lines)
+    if rules > NAMED_LINES:
+        keys.append(Key("limit", f"named are the first {NAMED_LINES} of {rules} rules that fired"))
     markup = curves(drawn, said=f"{name} over steps: {said}", across="step", up="", lines=lines)
     return Figure(shown_name(name), markup, keys)
+
+
+def _lines(fires: Sequence[FirstFire], first: int, last: int) -> list[Line]:
+    """Return a line for each step at which a rule began to fire; the first of a rule has its name."""
+    lines: list[Line] = []
+    for each in fires:
+        inside = [step for step in each.episodes if first <= step <= last]
+        name = each.rule.rpartition("/")[2]
+        lines.extend(Line(float(step), "" if place else name) for place, step in enumerate(inside))
+    return lines
 
 
 def label_of(series: Series, group: Sequence[Series]) -> str:

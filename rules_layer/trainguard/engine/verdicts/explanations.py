@@ -1,0 +1,141 @@
+"""What explains a symptom: which findings can be the reason for it, for which part, and what is left of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from trainguard.engine.verdicts.overlap import left_of, loss_weights, shared_share, split_parts
+from trainguard.finding import Episode
+from trainguard.rules.registry import SPECS, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainguard.engine.verdicts.findings import RankedFinding
+    from trainguard.rules.rule_result import IdleNode
+
+EXPLAINED_SHARE = 1.0 / 3.0
+"""A rule that says what its finding wastes explains a symptom only if that is this share of what the symptom wastes.
+
+Either on the worst node or over all nodes: a node that makes the others wait wastes little of their sum, and what is
+found by comparing nodes wastes little of their mean.
+"""
+
+SURE_FROM = 1.0 / 3.0
+"""A rule that says how sure it is explains a symptom only from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Which findings can be the reason for one, by rule, each with the share, 0 to 1, of its time; and what is left.
+
+    ``parts`` is the part, 0 to 1, of the loss that is each one's own: no time is two rules'. ``share`` is that of all
+    of them together, ``left`` are the episodes for which there is no reason.
+    """
+
+    by_rule: Mapping[str, float]
+    parts: Mapping[str, float]
+    share: float
+    left: tuple[Episode, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a reason for every episode."""
+        return bool(self.by_rule) and not self.left
+
+
+def advice_of(explained: Explanation, cause: str | None) -> str:
+    """Say what to do about a symptom: what its causes say. Its own advice is for one without a cause."""
+    others = [rule for rule, part in explained.parts.items() if part and rule != cause]
+    names = [*([] if cause is None else [cause]), *others]
+    if len(names) == 1:
+        return f"Do what {names[0]} advises: it names the cause."
+    return f"Do what {', '.join(names[:-1])} and {names[-1]} advise: they name the causes."
+
+
+def explanation_of(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> Explanation:
+    """Return what explains a symptom, each of its looks by itself: what idled did not wait for the same."""
+    looks = dict.fromkeys(each.idle_node for each in symptom.episodes)
+    if len(looks) < 2:
+        return _of_one_look(symptom, found, until)
+    shares, parts = dict[str, float](), dict[str, float]()
+    share, left = 0.0, list[Episode]()
+    weights = loss_weights(symptom.episodes, _until(until, symptom))
+    for look in looks:
+        chosen = [each.idle_node == look for each in symptom.episodes]
+        episodes = tuple(each for each, own in zip(symptom.episodes, chosen, strict=True) if own)
+        weight = sum(each for each, own in zip(weights, chosen, strict=True) if own)
+        part = _of_one_look(_with_look(symptom, look, episodes, weight), found, until)
+        for rule, of_part in part.by_rule.items():
+            shares[rule] = shares.get(rule, 0.0) + weight * of_part
+            parts[rule] = parts.get(rule, 0.0) + weight * part.parts[rule]
+        share += weight * part.share
+        left += part.left
+    return Explanation(shares, parts, share, tuple(sorted(left, key=lambda each: each.start)))
+
+
+def _with_look(symptom: RankedFinding, look: str | None, episodes: tuple[Episode, ...], weight: float) -> RankedFinding:
+    """Return a symptom as its episodes of one look show it; ``weight``, 0 to 1, is their part of its loss."""
+    share, nodes = symptom.wasted_share, symptom.wasted_nodes
+    return replace(
+        symptom,
+        finding=replace(symptom.finding, episodes=episodes),
+        idle_node=cast("IdleNode | None", look),
+        wasted_share=None if share is None else weight * share,
+        wasted_nodes=None if nodes is None else weight * nodes,
+    )
+
+
+def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], until: float | None) -> Explanation:
+    """Return what explains a symptom of one look.
+
+    A finding that is not sure explains nothing; it is itself explained by what it would else explain.
+    """
+    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
+    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
+    shares = {rule: _share(found[rule], symptom, until) for rule in rules if rule in found and rule != symptom.rule}
+    shares = {rule: share for rule, share in shares.items() if share}
+    gravest = sorted(shares, key=lambda rule: -found[rule].score * shares[rule])
+    causes = [found[rule] for rule in gravest]
+    if not symptom.episodes or not all(cause.episodes for cause in causes):
+        parts, reached = dict[str, float](), 0.0
+        for rule in gravest:
+            parts[rule], reached = max(shares[rule] - reached, 0.0), max(shares[rule], reached)
+        return Explanation(shares, parts, reached, () if shares else symptom.episodes)
+    episodes, end = [cause.episodes for cause in causes], _until(until, symptom, *causes)
+    parts = dict(zip(gravest, split_parts(symptom.episodes, episodes, end), strict=True))
+    share = shared_share(symptom.episodes, episodes, end)
+    return Explanation(shares, parts, share, tuple(part_of(*each) for each in left_of(symptom.episodes, episodes, end)))
+
+
+def part_of(episode: Episode, share: float) -> Episode:
+    """Return an episode with a share, 0 to 1, of what it cost."""
+    wasted_s = None if episode.wasted_s is None else share * episode.wasted_s
+    return replace(episode, wasted_s=wasted_s, cost=None if episode.cost is None else share * episode.cost)
+
+
+def _share(cause: RankedFinding, symptom: RankedFinding, until: float | None) -> float:
+    """Return the share of a symptom's time for which a cause can be the reason; 1 where their times are not known."""
+    if not cause.episodes or not symptom.episodes:
+        return 1.0 if _explains(cause, symptom, 1.0) and (cause.ongoing or not symptom.ongoing) else 0.0
+    share = shared_share(symptom.episodes, [cause.episodes], _until(until, cause, symptom))
+    return share if share and _explains(cause, symptom, share) else 0.0
+
+
+def _until(until: float | None, *findings: RankedFinding) -> float:
+    """Return where episodes end that go on: at the watermark, or at the last time that one of them names."""
+    marks = [mark for each in findings for episode in each.episodes for mark in (episode.start, episode.end)]
+    return max([mark for mark in (until, *marks) if mark is not None])
+
+
+def _explains(cause: RankedFinding, symptom: RankedFinding, share: float) -> bool:
+    """Whether a cause is sure, and loses enough to account for a ``share``, 0 to 1, of what a symptom loses."""
+    if not cause.is_sure:
+        return False
+    if symptom.idle_node or cause.wasted_share is None or symptom.wasted_share is None:
+        return True
+    least = EXPLAINED_SHARE * share
+    of_nodes = (cause.wasted_nodes or 0.0) >= least * (symptom.wasted_nodes or math.inf)
+    return of_nodes or cause.wasted_share >= least * symptom.wasted_share

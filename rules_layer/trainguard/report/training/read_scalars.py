@@ -1,0 +1,129 @@
+"""A job's files of scalars read for a report, piece by piece, in as many parts as it takes.
+
+Of the sources, the one that is least far is read next. So few steps wait for the others, whatever the sizes of files.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from trainguard.engine.family import ObjectSource
+from trainguard.errors import TelemetryFormatError
+from trainguard.families.training.scalar_files import ListedFile, ScalarFiles, lowest_first
+from trainguard.families.training.scalar_stream import FileState
+from trainguard.report.training.digest import Digester, TrainingDigest
+from trainguard.tensors.scalars.names import ScalarNames
+from trainguard.tensors.scalars.rows import ScalarRow, ScalarRows, in_order
+from trainguard.tensors.scalars.step import ScalarStep
+
+MOST_FILES = 256
+
+
+class ScalarPart(msgspec.Struct, kw_only=True):
+    """How far files of scalars were read; all of it is stored between two calls.
+
+    ``files`` says how far each was read, ``finished`` which ones to their end. ``rows`` are steps that their sources
+    have not completed, ``held`` those that wait for another source. ``done`` says that all is in ``digest``.
+    """
+
+    digest: TrainingDigest = msgspec.field(default_factory=TrainingDigest)
+    files: dict[str, FileState] = msgspec.field(default_factory=dict)
+    finished: set[str] = msgspec.field(default_factory=set)
+    rows: ScalarRows = msgspec.field(default_factory=ScalarRows)
+    held: list[ScalarRow] = msgspec.field(default_factory=list)
+    done: bool = False
+
+    def front_of(self, source: str) -> int:
+        """Return the furthest step of a source, -1 before its first."""
+        newest: dict[Any, int] = self.rows.newest.get(source, {})
+        return max([*newest.values(), *(row.step for row in self.rows.open.get(source, []))], default=-1)
+
+    @property
+    def unread(self) -> list[tuple[int, str]]:
+        """The files that go on, each behind the furthest step of its source."""
+        return [(self.front_of(known.source), name) for name, known in self.files.items() if name not in self.finished]
+
+
+def read_scalars_on(
+    source: ObjectSource,
+    part: ScalarPart,
+    names: ScalarNames,
+    *,
+    until: Mapping[str, int] | None = None,
+    has_time: Callable[[], bool] = lambda: True,
+) -> ScalarPart:
+    """Fold the steps after those of a part into its digest, from one piece of a file at least.
+
+    Parameters
+    ----------
+    source : ObjectSource
+    part : ScalarPart
+    names : ScalarNames
+        What names of scalars mean.
+    until : mapping of str to int or None
+        By the name of a file, the first step from which on its rows are of another run, and left out.
+    has_time : callable
+        Asked after each piece; False leaves the rest to the next call.
+    """
+    reader = ScalarFiles(source)
+    listed = reader.listed()
+    for found, file in sorted(listed.items())[:MOST_FILES]:
+        part.files.setdefault(found, FileState(file.key.source))
+    part.finished |= part.files.keys() - listed.keys()
+    digester = Digester(part.digest)
+    while (name := lowest_first(part.unread)) is not None:
+        _read(reader, listed[name], part, names, (until or {}).get(name, math.inf))
+        _fold(part, digester, names)
+        if not has_time() and part.unread:
+            return part
+    _fold(part, digester, names)
+    digester.done()
+    part.done = True
+    return part
+
+
+def _read(reader: ScalarFiles, file: ListedFile, part: ScalarPart, names: ScalarNames, until: float) -> None:
+    """Take in the next piece of a file; one that cannot be read further is finished, and counted."""
+    name = file.key.name
+    known = part.files[name]
+    try:
+        piece = reader.read(file, known)
+    except TelemetryFormatError as fault:
+        part.digest.note_unread(fault)
+        piece = None
+    if piece is None:
+        part.finished.add(name)
+        if all(other in part.finished for other, each in part.files.items() if each.source == known.source):
+            part.held += part.rows.finish(known.source)
+        return
+    for each in piece.recordings:
+        if each.step < until:
+            part.held += part.rows.add(known.source, each, names, folder=file.key.file.folder)
+    known.taken = piece.taken
+
+
+def _fold(part: ScalarPart, digester: Digester, names: ScalarNames) -> None:
+    """Fold the steps that every source has passed, in their order."""
+    horizon = min(part.unread, default=None)
+    ready = [row for row in part.held if horizon is None or row.step < horizon[0]]
+    if ready:
+        part.held = [row for row in part.held if horizon is not None and row.step >= horizon[0]]
+        for row in in_order(ready):
+            digester.fold(ScalarStep(row, names))
+
+
+def encode_scalars(part: ScalarPart) -> bytes:
+    """Return a part as bytes."""
+    return msgspec.msgpack.encode(part)
+
+
+def decode_scalars(body: bytes, name: str) -> ScalarPart:
+    """Read a part back, an empty one of no bytes; raises TelemetryFormatError, which names it, when it is none."""
+    if not body:
+        return ScalarPart()
+    try:
+        return msgspec.msgpack.decode(body, type=ScalarPart)
+    except (msgspec.MsgspecError, RecursionError) as fault:
+        raise TelemetryFormatError(name, str(fault)) from fault

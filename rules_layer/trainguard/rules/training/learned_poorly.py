@@ -1,0 +1,198 @@
+"""Conditions of NotLearning on runs that learned something: it does not hold, has a floor, or comes far too slowly."""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from statistics import fmean
+
+from trainguard.rules.training.guessing import guesses
+from trainguard.rules.training.learned_nothing import GOOD_SCORE, HALVED, HIGH_SCORE, SCORE_FELL, Found, Limits
+from trainguard.rules.training.progress import NO_TREND, beginning, fall, tail, unit
+from trainguard.rules.training.run_series import MOVING, RunSeries
+from trainguard.rules.training.series import Series, level, noise, smoothed
+from trainguard.rules.training.trend import z_score
+from trainguard.tensors.step_view import Mode
+
+WORSENS, JUMPS, CAPPED, SLOW = "worsens", "jumps", "capped", "slow"
+FEWEST, REST = 10, 0.25
+"""So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run."""
+STAYS_ABOVE, DOUBLED, STILL_GAINS, CLEAR_NOISE = 1.3, 2.0, 0.01, 4.0
+WILD, CALM, FAR_BELOW = 0.15, 0.05, 0.25
+FEWEST_CLASSES, MOST_CLASSES = 3, 100_000
+"""Of two classes, smoothed labels have the same floor as a second softmax."""
+CONFIDENT, UNSURE, LEAST_COVERED, STOPPED = 0.03, 0.45, 0.25, 0.1
+FEWEST_EPOCHS, LITTLE, HALF_SPEED, TWICE_THE_SPEED, LOW_SCORE = 20, 0.15, 0.5, 2.0, 0.5
+
+
+def validation_worsens(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that validation got worse for good while training went on: its loss has doubled, or its score is lost."""
+    del limits
+    for name, loss, train_name, train in _both(run):
+        values = smoothed(loss.means)
+        place = values.index(min(values))
+        rest, lowest = loss.means[place + 1 :], values[place]
+        if len(rest) < max(REST * len(values), FEWEST // 2) or lowest <= 0.0:
+            continue
+        rises = min(rest[len(rest) // 2 :]) >= STAYS_ABOVE * lowest
+        if not rises or tail(train) > HALVED * _at(train, loss.steps[place]):
+            continue
+        lost = _lost_score(run)
+        if lost is None and not _doubled_for_nothing(run, loss, train, lowest):
+            continue
+        reason = (
+            f"{name} was {lowest:.4g} at its lowest (step {loss.steps[place]}) and is {tail(loss):.4g} in the last "
+            f"quarter (until step {loss.steps[-1]}), while {train_name} went on to fall to {tail(train):.4g}"
+            f"{lost or _standing_score(run)}"
+        )
+        return Found(WORSENS, name, loss, reason, tail(loss), STAYS_ABOVE * lowest)
+    return None
+
+
+def validation_jumps(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that training converges and validation jumps, and is never near to it."""
+    del limits
+    for name, loss, train_name, train in _both(run):
+        half, calm = loss.means[len(loss.means) // 2 :], train.means[len(train.means) // 2 :]
+        wild, middle = noise(half) * math.sqrt(loss.size), fmean(half)
+        if fall(train) < HALVED or wild < WILD * middle or noise(calm) > CALM * train.means[0]:
+            continue
+        if not _never_near(run, half, train):
+            continue
+        reason = (
+            f"{name} jumps between {min(half):.4g} and {max(half):.4g} in the last half of the run (until step "
+            f"{loss.steps[-1]}), by {100.0 * wild / middle:.3g} % from one value to the next, while {train_name} fell "
+            f"from {beginning(train)} to {tail(train):.4g}"
+        )
+        return Found(JUMPS, name, loss, reason, wild / middle, WILD)
+    return None
+
+
+def capped(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that the loss stands where two softmaxes in a row end: most answers are right, and it cannot fall further.
+
+    What a softmax gives to a second one lies between 0 and 1. So the cross entropy of k classes is at least
+    ln(e + k - 1) - 1, and at most 1 more. Confident answers of which a share is wrong have the least, and that share.
+    """
+    del limits
+    for name, loss in run.loss(Mode.TRAIN)[:1]:
+        for score_name, score in run.score(Mode.TRAIN)[:1]:
+            right, left = tail(score) / unit(score), tail(loss)
+            if min(loss.count, score.count) < FEWEST or not GOOD_SCORE <= right <= 1.0 or MOVING.search(name):
+                continue
+            later = level(loss.means[len(loss.means) // 2 :], 0.5) - left
+            if loss.least <= 0.0 or later > STOPPED * (loss.means[0] - left):
+                continue
+            classes = _softmaxed(loss, left, 1.0 - right)
+            if classes is None:
+                continue
+            floor = math.log(math.e + classes - 1.0) - 1.0
+            reason = (
+                f"{name} was {beginning(loss)} and stands at {left:.4g} in the last quarter (until step "
+                f"{loss.steps[-1]}), although {score_name} is {tail(score):.4g}: of {classes:,} classes that is the "
+                f"level of outputs that pass a softmax twice, which never falls below {floor:.4g}"
+            )
+            return Found(CAPPED, name, loss, reason, left, floor)
+    return None
+
+
+def too_slow(run: RunSeries, limits: Limits) -> Found | None:
+    """Find that a run from chance falls at an even speed and has covered little: most of the way is ahead.
+
+    Of a fall that fades, less than half is done while its speed has not halved.
+    """
+    for _, validation, name, train in _both(run):
+        scores = run.score(Mode.TRAIN)
+        held = run.score(Mode.EVAL)
+        if min(train.count, validation.count) < FEWEST_EPOCHS or not scores or not held:
+            continue
+        score_name, score = scores[0]
+        at_chance = guesses(score.means[0] / unit(score), train.means[0])
+        covered = fall(train)
+        if not at_chance or not limits.min_fall / 2.0 <= covered < LITTLE or train.least <= 0.0:
+            continue
+        if any(tail(each) / unit(each) >= LOW_SCORE for _, each in (*scores, *held)) or not _straight(train):
+            continue
+        reason = (
+            f"{name} was {beginning(train)} and is {tail(train):.5g} in the last quarter (until step "
+            f"{train.steps[-1]}): it fell at an even speed, by {100.0 * covered:.3g} %; "
+            f"{score_name} is {tail(score):.4g}"
+        )
+        return Found(SLOW, name, train, reason, covered, LITTLE)
+    return None
+
+
+def _both(run: RunSeries) -> Iterator[tuple[str, Series, str, Series]]:
+    """Iterate over the loss of validation and of training, where both are long enough and have a level."""
+    for name, loss in run.loss(Mode.EVAL)[:1]:
+        for train_name, train in run.loss(Mode.TRAIN)[:1]:
+            long = min(len(loss.means), len(train.means)) >= FEWEST
+            if long and min(loss.least, train.least) >= 0.0 and not (MOVING.search(name) or MOVING.search(train_name)):
+                yield name, loss, train_name, train
+
+
+def _at(series: Series, step: int) -> float:
+    """Return the level of a series at a step."""
+    return next((mean for mean, end in zip(series.means, series.steps, strict=True) if end >= step), series.means[-1])
+
+
+def _doubled_for_nothing(run: RunSeries, loss: Series, train: Series, lowest: float) -> bool:
+    """Whether the loss of validation has doubled, to above what training began with, and no score gains or is good."""
+    if tail(loss) < max(DOUBLED * lowest, train.means[0]):
+        return False
+    return not any(tail(score) / unit(score) >= HIGH_SCORE or _gains(score) for _, score in run.score(Mode.EVAL))
+
+
+def _gains(score: Series) -> bool:
+    """Whether the last quarter is above the one before."""
+    half = score.means[len(score.means) // 2 :]
+    return (level(half, 0.5, end=True) - level(half, 0.5)) / unit(score) >= STILL_GAINS
+
+
+def _lost_score(run: RunSeries) -> str | None:
+    for name, score in run.score(Mode.EVAL):
+        values = smoothed(score.means)
+        count = max(1, len(values) // 4)
+        if len(values) < FEWEST:
+            continue
+        best = max(fmean(values[place : place + count]) for place in range(len(values) - count + 1))
+        last, clear = values[-count:], CLEAR_NOISE * noise(score.means) / math.sqrt(count)
+        if best - fmean(last) >= max(SCORE_FELL * unit(score), clear) and max(last) < best:
+            return f", and {name} was {best:.4g} in its best quarter and is {tail(score):.4g}"
+    return None
+
+
+def _standing_score(run: RunSeries) -> str:
+    scores = run.score(Mode.EVAL)
+    return f"; {scores[0][0]} stands at {tail(scores[0][1]):.4g}" if scores else ""
+
+
+def _never_near(run: RunSeries, half: list[float], train: Series) -> bool:
+    """Whether no value of validation comes near to training, by the score; without one, near to training's start."""
+    scores, held = run.score(Mode.TRAIN), run.score(Mode.EVAL)
+    if not scores or not held:
+        return min(half) >= train.means[0]
+    (_, score), (_, other) = scores[0], held[0]
+    least = min(score.means[len(score.means) // 2 :])
+    return max(other.means[len(other.means) // 2 :]) <= least - FAR_BELOW * unit(score)
+
+
+def _softmaxed(loss: Series, left: float, wrong: float) -> int | None:
+    """Return of how many classes two softmaxes explain a loss: its level, its start, and all its values."""
+    guess = math.exp(left + 1.0 - wrong) - math.e + 1.0
+    for classes in range(max(FEWEST_CLASSES, int(guess * 0.9)), min(MOST_CLASSES, int(guess * 1.8) + 2)):
+        floor = math.log(math.e + classes - 1.0) - 1.0
+        near = floor + UNSURE * wrong - CONFIDENT / 3.0 <= left <= floor + wrong + CONFIDENT
+        inside = floor <= loss.least and loss.most <= floor + 1.0 + CONFIDENT / 3.0
+        if near and inside and loss.most - floor >= LEAST_COVERED:
+            return classes
+    return None
+
+
+def _straight(loss: Series) -> bool:
+    """Whether a loss falls all the time, in the end no slower than half as fast as at first, nor twice as fast."""
+    quarter = len(loss.means) // 4
+    parts = [fmean(loss.means[place * quarter : (place + 1) * quarter]) for place in range(4)]
+    falls = [before - after for before, after in pairwise(parts)]
+    if min(falls) <= 0.0 or z_score(loss.whole) > -NO_TREND or sum(falls) < CLEAR_NOISE * noise(loss.means):
+        return False
+    return HALF_SPEED * falls[0] <= falls[-1] <= TWICE_THE_SPEED * falls[0]

@@ -1,0 +1,39 @@
+"""How large the items of NodeState are, by measurement: for costs, and for the table of settings.
+
+`python -m tests.scale.replay 1 1440` prints the state of a node with 8 GPUs and 96 cores that is sampled at 500 ms:
+8,748 bytes after 24 hours. A node with one GPU has 600 bytes less for each of the others.
+"""
+
+import math
+
+UNIT_BYTES = 1_024
+"""A write unit writes so much."""
+
+READ_BYTES = 4_096
+"""A read unit reads so much, consistently."""
+
+STATE_BYTES, STATE_BYTES_A_GPU = 3_950, 600
+_BESIDE_STATE_BYTES = 200
+"""Names, key, cursors, counters and version."""
+
+_OWN_BYTES, _OWN_BYTES_A_NODE = 650, 4
+
+
+def node_bytes(gpus: int) -> int:
+    """Return the size of the item of a node's system metrics, after a day."""
+    return STATE_BYTES + STATE_BYTES_A_GPU * gpus + _BESIDE_STATE_BYTES
+
+
+def node_units(gpus: int) -> int:
+    """Return the write units of that item."""
+    return math.ceil(node_bytes(gpus) / UNIT_BYTES)
+
+
+def own_bytes(nodes: int) -> int:
+    """Return the size of a job's own item."""
+    return _OWN_BYTES + _OWN_BYTES_A_NODE * nodes
+
+
+def own_units(nodes: int) -> int:
+    """Return the write units of a job's own item."""
+    return math.ceil(own_bytes(nodes) / UNIT_BYTES)

@@ -1,0 +1,50 @@
+"""When a GPU began to stay behind, when it ceased to, and whether it stopped working."""
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.gpu_loads import judge
+from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, series
+from trainguard.rules.balance_times import FINE_S
+
+POINTS_A_MINUTE = 6
+
+
+def beside(*spans: tuple[float, float]) -> NodeSeries:
+    """Return a busy GPU beside one that is at a level for so many minutes, point by point every 10 s."""
+    low = np.concatenate([np.full(round(POINTS_A_MINUTE * minutes), level) for minutes, level in spans])
+    return series(np.column_stack([np.full(low.size, 97.0), low]), interval_s=60.0 / POINTS_A_MINUTE)
+
+
+def last_fire(result: Replay) -> tuple[float | None, float | None]:
+    """Return onset and end, in minutes since the start, as the rule said when it fired last."""
+    said = [each for each in result.results if each.gpus == ("gpu1",)][-1]
+    return _minute(said.onset), _minute(said.until)
+
+
+def _minute(at: float | None) -> float | None:
+    return None if at is None else (at - JOB_START) / 60.0
+
+
+@pytest.mark.parametrize("onset", [61.0, 67.0])
+def test_given_a_gap_of_an_hour_when_it_is_over_then_onset_end_and_loss_are_those_of_the_hour(onset: float) -> None:
+    result = judge(beside((onset, 97.0), (60.0, 40.0), (60.0, 97.0)), closed=False)
+    begin, end = last_fire(result)
+
+    assert begin == pytest.approx(onset, abs=FINE_S / 60.0)
+    assert end == pytest.approx(onset + 60.0, abs=FINE_S / 60.0)
+    lost_min = result.state.lost / 1e4 / POINTS_A_MINUTE
+    assert lost_min == pytest.approx((1.0 - 40.0 / 97.0) * 60.0 / 2.0, rel=0.1)
+
+
+def test_given_a_gpu_that_works_and_then_stops_when_it_fires_then_it_says_when_and_names_the_log() -> None:
+    said = judge(beside((61.0, 97.0), (80.0, 0.0)), closed=False).last
+
+    assert said.reason.startswith("gpu1 of algo-1 stopped working at ")
+    assert "dmesg" in (said.advice or "")
+    assert "evenly" not in (said.advice or "")
+
+
+def test_given_a_gpu_that_waits_or_never_worked_when_it_fires_then_it_did_not_stop() -> None:
+    for node in (beside((61.0, 97.0), (80.0, 40.0)), beside((140.0, 0.0))):
+        assert "stopped working" not in judge(node, closed=False).last.reason

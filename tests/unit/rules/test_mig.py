@@ -1,0 +1,89 @@
+"""Nodes whose GPUs are partitioned (MIG): no utilization, and for each instance its memory and its SM activity."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.device_minutes import DevicesAt, devices
+from tests.unit.rules.node_replay import NodeSeries, node_minutes
+from trainguard.records import Status
+from trainguard.rules.cpu_bottleneck import CPUBottleneck
+from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
+from trainguard.rules.low_gpu_output import SM_P95
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.protocol import AnySystemRule
+from trainguard.rules.rule_result import RuleResult
+from trainguard.telemetry.devices import NO_DEVICES, device_order, instances_of
+
+MIG = ("gpu0.mig0", "gpu0.mig1")
+
+
+def judge(rule: AnySystemRule, readings: DevicesAt, minutes: int = 40) -> list[RuleResult]:
+    """Show a rule a node without utilization of a GPU, whose devices have readings."""
+    calm, no_gpu = np.full(12 * minutes, 20.0), np.empty((12 * minutes, 0))
+    node = NodeSeries(no_gpu, calm, no_gpu, calm, 5.0)
+    state, results = rule.state_type(), []
+    for number, minute in enumerate(node_minutes(node, closed=False)):
+        found = devices(number, readings(number)) if len(minute.snapshots) else NO_DEVICES
+        shown = replace(minute, devices=found, view=replace(minute.view, mig_names=MIG))
+        rule.observe(state, shown, rule.parameters_type())
+        results.append(rule.judge(state, shown.view, rule.parameters_type()))
+    return results
+
+
+def active(first: float, second: float = 60.0) -> DevicesAt:
+    return lambda _: {"SMActivityPercent": {"gpu0.mig0": [first] * 6, "gpu0.mig1": [second] * 6}}
+
+
+def test_given_partitioned_gpus_when_a_rule_needs_utilization_then_it_says_that_this_is_not_measured() -> None:
+    said = judge(CPUBottleneck(), active(60.0))[-1]
+    assert said.status is Status.NOT_APPLICABLE
+    assert said.reason == "the GPUs of algo-1 are partitioned (MIG), so utilization is not measured."
+
+
+@pytest.mark.parametrize(("activity", "status"), [(19.9, Status.FIRED), (20.0, Status.OK)])
+def test_given_an_instance_when_its_sm_activity_stays_below_the_threshold_then_it_fires(
+    activity: float, status: Status
+) -> None:
+    results = judge(LowGPUUtilization(), active(activity))
+    said = results[-1]
+    assert (said.status, said.measure, said.worst) == (status, SM_P95, "gpu0.mig0")
+    assert results[10].status is Status.WARMING_UP
+    assert "utilization is not measured" in said.reason
+    if status is Status.FIRED:
+        assert said.gpus == ("gpu0.mig0",)
+        assert said.wasted_share == pytest.approx(0.5 * (1.0 - 19.9 / 80.0), abs=0.02)
+
+
+def test_given_instances_when_one_is_not_used_then_the_others_count_and_where_none_is_the_node_does() -> None:
+    assert judge(LowGPUUtilization(), active(0.0, 60.0))[-1].status is Status.OK
+    unused = judge(LowGPUUtilization(), active(0.0, 0.5))
+    assert [result.status for result in unused[:19]] == [Status.WARMING_UP] * 19
+    assert unused[19].reason.startswith("no instance (MIG) of algo-1 was used: for 20 min ")
+    assert unused[19].gpus == MIG
+
+
+def test_given_no_sm_activity_when_judged_then_it_says_what_is_missing() -> None:
+    said = judge(LowGPUUtilization(), lambda _: {})[-1]
+    assert said.status is Status.NOT_APPLICABLE
+    assert "SM activity of the instances, which stands in for it, was not collected." in said.reason
+
+
+def test_given_an_instance_that_leaks_when_judged_then_it_fires_and_a_steady_one_does_not() -> None:
+    def used(rate: float) -> DevicesAt:
+        return lambda minute: {
+            "MemoryUsedBytes": {"gpu0.mig1": [5e9 + rate * minute]},
+            "MemoryTotalBytes": {"gpu0.mig1": [40e9]},
+        }
+
+    leaking = judge(GPUMemoryIncrease(), used(1e8), minutes=90)[-1]
+    assert (leaking.status, leaking.gpus) == (Status.FIRED, ("gpu0.mig1",))
+    assert judge(GPUMemoryIncrease(), used(0.0), minutes=90)[-1].status is Status.OK
+    assert judge(GPUMemoryIncrease(), lambda _: {})[-1].status is Status.NOT_APPLICABLE
+
+
+def test_given_devices_when_instances_are_looked_for_then_they_are_known_in_order_of_their_numbers() -> None:
+    found = devices(0, {"MemoryUsedBytes": dict.fromkeys(("gpu1.mig0", "gpu0.mig10", "gpu0", "gpu0.mig2"), 1.0)})
+    assert instances_of(["gpu0.mig1"], found) == ["gpu0.mig1", "gpu0.mig2", "gpu0.mig10", "gpu1.mig0"]
+    assert sorted(("gpu0.mig0", "gpu0", "gpu1"), key=device_order) == ["gpu0", "gpu0.mig0", "gpu1"]
