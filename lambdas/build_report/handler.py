@@ -4,12 +4,14 @@ import os
 import time
 from typing import Any
 
+import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.adapters.environment import BuildReportEnvironment, load_environment
 from trainguard.adapters.report_wiring import over_stores
 from trainguard.report.stack.build import StackReports
+from trainguard.report.stack.calls import BuildCall
 
 logger = Logger()
 environment = load_environment(BuildReportEnvironment, os.environ, function="build_report")
@@ -20,13 +22,13 @@ reports = over_stores(StackReports, environment)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with the place of the page and the number of files; with ``drop``, delete the parts of a run."""
     del context
-    job, run = event["job"], event.get("run")
-    if run and event.get("drop"):
-        return {"dropped": reports.drop(job, run, now=time.time())}
-    if run:
-        written = reports.full(job, run, now=time.time())
-    elif event.get("kind") == "fire":
-        written = reports.of_fire(job, now=time.time())
+    call = msgspec.convert(event, BuildCall)
+    if call.run and call.drop:
+        return {"dropped": reports.drop(call.job, call.run, now=time.time())}
+    if call.run:
+        written = reports.full(call.job, call.run, now=time.time())
+    elif call.kind == "fire":
+        written = reports.of_fire(call.job, now=time.time())
     else:
-        written = reports.from_state(job, now=time.time())
+        written = reports.from_state(call.job, now=time.time())
     return {"reportUri": written.uri, "files": written.files}

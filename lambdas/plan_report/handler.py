@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from trainguard.adapters.environment import PlanReportEnvironment, load_environment
 from trainguard.adapters.report_wiring import over_stores
-from trainguard.report.stack.keys import Listing
+from trainguard.report.stack.calls import PlanCall
 from trainguard.report.stack.plan import ReportPlanner
 
 RESERVE_MS = 60_000
@@ -27,14 +27,14 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
     Where the answer says that there is more to list, the next call takes the answer's listing.
     """
-    listing = event.get("listing")
+    call = msgspec.convert(event, PlanCall)
     planned = planner.plan(
-        event["job"],
-        event["run"],
+        call.job,
+        call.run,
         now=time.time(),
-        listing=None if listing is None else msgspec.convert(listing, Listing),
+        listing=call.listing,
         has_time=lambda: context.get_remaining_time_in_millis() > RESERVE_MS,
     )
-    logger.info("report planned", extra={"job": event["job"], "run": event["run"], "items": planned.count})
+    logger.info("report planned", extra={"job": call.job, "run": call.run, "items": planned.count})
     answer: dict[str, Any] = msgspec.to_builtins(planned)
     return answer

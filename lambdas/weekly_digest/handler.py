@@ -1,9 +1,9 @@
 """Sums up once a week what the jobs that ended in it wasted, and publishes that on the topics of alerts."""
 
 import os
-from datetime import datetime
 from typing import Any
 
+import msgspec
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -13,6 +13,7 @@ from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
 from trainguard.adapters.environment import WeeklyDigestEnvironment, load_environment
 from trainguard.adapters.sns_digest import SnsDigests
 from trainguard.report.fleet_reading import read_fleet
+from trainguard.report.stack.calls import WeeklyCall
 from trainguard.report.weekly_digest import fleet_of_week, last_week, weekly_digest
 
 logger = Logger()
@@ -27,7 +28,7 @@ digests = SnsDigests(client=clients.sns, alerts=environment.alert_topic_arn, cha
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Publish the digest of the week before the event's time, so that a repeat is of the same week."""
     del context
-    now = datetime.fromisoformat(event["time"]).timestamp()
+    now = msgspec.convert(event, WeeklyCall).time.timestamp()
     monday = last_week(now)
     fleet = fleet_of_week(monday, stack=environment.stack_name, region=environment.alert_topic_arn.split(":")[3])
     digest = weekly_digest(fleet, read_fleet(fleet, jobs, rows), monday=monday, now=now)

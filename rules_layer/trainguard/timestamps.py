@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_YEAR = 9998
 
 
 def iso_time(epoch_s: float) -> str:
@@ -13,6 +14,12 @@ def iso_time(epoch_s: float) -> str:
     """
     moment = EPOCH + timedelta(milliseconds=round(epoch_s * 1000))
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def check_event_time(moment: datetime) -> None:
+    """Raise ValueError for a time that no event can have: the week before it, or the key of an object, has no name."""
+    if not EPOCH.year <= moment.year <= LAST_YEAR:
+        raise ValueError(f"the year is {moment.year}, expected {EPOCH.year} to {LAST_YEAR}")
 
 
 def epoch_of(iso: str) -> float:

@@ -40,7 +40,7 @@ END_KEY = f"{JOB}/profiler-output/system/training_job_end.ts"
 
 
 class Play:
-    """One trial in the making; ``run`` plays it to its end."""
+    """One trial in the making; ``run`` plays it to its end. ``reached`` are the operations that functions called."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
@@ -50,6 +50,7 @@ class Play:
         self.off_s = 0.0
         self.invocations = 0
         self.dead: list[str] = []
+        self.reached: set[str] = set()
         another = trial.of("another job")
         self.fire_path = FirePath(self.world, another[0].number if another else None)
         self._timing = Timing(now=lambda: self.now + self.off_s, pause=lambda _: None, has_time=lambda: True)
@@ -265,12 +266,14 @@ class Play:
         if any(each.number == 0 and at <= self.now < at + OUTAGE_S for at, each in self._outages):
             return False  # nothing runs
         self._arm(number)
+        called = len(self.world.faults.calls)
         try:
             function()
         except (Crash, TrainGuardError):
             return False
         finally:
             self.off_s = 0.0
+            self.reached.update(self.world.faults.calls[called:])
             self.world.faults.clear()
             for task in self.world.tasks.drain():
                 self._send(encode_task(task), self.now + 1.0)

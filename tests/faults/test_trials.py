@@ -9,7 +9,8 @@ import pytest
 
 from tests.faults.jobs import Shape
 from tests.faults.oracle import undisturbed, wrong
-from tests.faults.trial import KINDS, Fault, Trial, drawn, shown, shrunk
+from tests.faults.play import played
+from tests.faults.trial import DEADLY, KINDS, PORTS, Fault, Trial, drawn, shown, shrunk
 
 TRIALS = int(os.environ.get("TRIALS", "20000"))
 BLOCKS = 40
@@ -30,6 +31,13 @@ def check(seeds: range) -> None:
 @pytest.mark.parametrize(("kind", "rules"), [("one", 1), ("grid", 1), ("lanes", 2)])
 def test_given_nothing_goes_wrong_when_a_job_ends_then_its_faults_have_fired_once(kind: str, rules: int) -> None:
     assert undisturbed(Shape(kind))["fires"] == [("LowGPUUtilization", "0"), ("StepOutlier", "0")][:rules]
+
+
+def test_given_trials_when_functions_run_then_they_call_exactly_the_operations_that_fail_in_others() -> None:
+    trials = [Trial(Shape(kind)) for kind in ("one", "grid", "lanes")]
+    reached = set().union(*(played(trial).reached for trial in trials))
+    assert sorted(reached) == sorted(PORTS)
+    assert reached.issuperset(DEADLY)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

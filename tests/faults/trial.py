@@ -21,9 +21,13 @@ PORTS = (
     "RuleStates.load",
     "Jobs.load",
     "Jobs.register",
+    "Jobs.meet",
     "Jobs.update_status",
     "Jobs.touch",
-    "Jobs.active",
+    "Jobs.urgent",
+    "Jobs.calm",
+    "Jobs.set_urgent",
+    "SettingDocuments.read",
     "ProfileObjects.get",
     "ProfileObjects.list",
     "Executions.start",
@@ -31,7 +35,7 @@ PORTS = (
     "TaskQueue.send",
     "StopBudget.take",
 )
-
+"""The operations that functions call in trials; a test compares them."""
 
 DEADLY = (
     "NodeStates.save",
@@ -39,7 +43,10 @@ DEADLY = (
     "Executions.start",
     "RuleStates.publish",
     "Jobs.register",
+    "Jobs.meet",
     "Jobs.update_status",
+    "Jobs.touch",
+    "Jobs.set_urgent",
     "TaskQueue.send",
     "StopBudget.take",
 )

@@ -22,6 +22,7 @@ from demo.uploads import RecordedObject
 from tests.functional.offline import LOOK_AFTER_JOB, POLL_SOURCE, REGION, offline_session
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
+from tests.support.printing import Capture
 from trainguard.adapters.clients import Clients
 from trainguard.adapters.lambda_looks import payload_of
 from trainguard.adapters.memory.settings import DEFAULT_SETTINGS, SETTINGS_PATH
@@ -98,7 +99,7 @@ class Answer:
 class Function:
     """One deployed function."""
 
-    def __init__(self, name: str, module: ModuleType, printed: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, name: str, module: ModuleType, printed: Capture) -> None:
         self._module = module
         self._name = name
         self._printed = printed
@@ -122,7 +123,7 @@ class Function:
 class Deployment:
     """What the stack deploys, without its state machines' states: stores, queue, stop switch and functions."""
 
-    def __init__(self, clients: Clients, monkeypatch: pytest.MonkeyPatch, printed: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, clients: Clients, monkeypatch: pytest.MonkeyPatch, printed: Capture) -> None:
         self.world = MotoUnderTest(clients)
         self.clients = clients
         self._monkeypatch = monkeypatch

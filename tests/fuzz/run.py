@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fuzz.mutate import LONGEST, mutated
-from tests.fuzz.targets import Target
+from tests.fuzz.target import Target
 
 MOST_SECONDS = 10.0
-"""What one input of at most 200 kB may take."""
+"""CPU seconds that one input of at most 200 kB may take, or STANDING times as many on the clock."""
+
+STANDING = 10.0
 
 MOST_MIB = 1_024
 """By so much the process may grow beyond what it has when it begins."""
@@ -64,23 +66,30 @@ def take(target: Target, body: bytes, outcome: Outcome, seconds: float = MOST_SE
     def ring(*_: Any) -> None:
         raise HangError(f"longer than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = {each: signal.signal(each, ring) for each in (signal.SIGPROF, signal.SIGALRM)}
+    _alarm(seconds)
     try:
         target.read(body)
         outcome.read[target.name] += 1
     except target.refusals:
         outcome.refused[target.name] += 1
     except (Exception, HangError) as error:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        _alarm(0.0)
         ours = [each for each in traceback.extract_tb(error.__traceback__) if "trainguard" in each.filename]
         places = [f"{each.filename.rpartition('trainguard/')[2]}:{each.lineno}" for each in reversed(ours[-3:])]
         where = " < ".join(places)
         defect = Defect(target.name, body, f"{type(error).__name__}: {str(error)[:200]}", where)
         outcome.defects.setdefault((target.name, f"{type(error).__name__} {where.split(' < ')[0]}"), defect)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        _alarm(0.0)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _alarm(seconds: float) -> None:
+    """Ring after so many CPU seconds, or STANDING times as many on the clock; never for 0."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, STANDING * seconds)
 
 
 def fuzz(
@@ -92,8 +101,9 @@ def fuzz(
     for target in targets:
         if not seeds[target.name]:
             raise ValueError(f"target {target.name!r} has no seed")
-        for body in target.seeds():
-            take(target, body, outcome)
+        with target.around():
+            for body in target.seeds():
+                take(target, body, outcome)
     with bounded():
         turns = max(1, round(seconds / (10.0 * len(targets))))
         for turn in range(turns):
@@ -105,9 +115,10 @@ def fuzz(
 
 def _turn(target: Target, seeds: Sequence[bytes], name: str, seconds: float, outcome: Outcome) -> None:
     rng = random.Random(hashlib.sha256(f"{name}/{target.name}".encode()).digest())  # noqa: S311 - a test
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        take(target, mutated(rng.choice(seeds), rng, seeds), outcome)
+    with target.around():
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            take(target, mutated(rng.choice(seeds), rng, seeds), outcome)
 
 
 def _sum(outcome: Outcome) -> str:

@@ -2,17 +2,17 @@
 
 import io
 import json
-import lzma
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from tests.fuzz.functions import FUNCTION_TARGETS
+from tests.fuzz.sources import DATA, SOURCE_TARGETS, delivered, unpacked
+from tests.fuzz.stored import STORED_TARGETS
+from tests.fuzz.target import Target, documents, of_answer, of_document
 from tests.sources.test_logs_and_tables import logged, report
 from tests.support import xplanes
 from tests.support.kernel_traces import real_names, real_text
@@ -20,32 +20,22 @@ from tests.support.nsight_exports import SCHEMAS, steps
 from tests.support.run_folder import MemoryFiles
 from tests.support.small_job import uploads
 from tests.support.tensor_files import HookWriter
-from trainguard.actions.request import AlertRequest, StopCase
-from trainguard.adapters.memory.observability import MemoryJournal
-from trainguard.adapters.queue_messages import messages_of
-from trainguard.canary.call import CanaryCall
 from trainguard.engine.jobs.job_file import read_job_file
-from trainguard.engine.jobs.lifecycle import job_of
 from trainguard.engine.messages.sqs_messages import Message, encode_task, sort_messages
-from trainguard.errors import TrainGuardError
 from trainguard.families.installed import FAMILIES
 from trainguard.kernels.profile import rank_profile
 from trainguard.kernels.reading import read_any
-from trainguard.polling.calls import poll_of, written_object
+from trainguard.polling.calls import written_object
 from trainguard.polling.run_files import run_file_key
-from trainguard.ports import JobLook, NodeTask
+from trainguard.ports import NodeTask
 from trainguard.pricing.table import read_prices
-from trainguard.report.captures.plan import TraceItem
-from trainguard.report.stack.parts import DigestItem
 from trainguard.settings.document import read_document
 from trainguard.sources.dynolog import read_dynolog
 from trainguard.sources.logs.scalar_lines import LogLine, ScalarLines
-from trainguard.sources.managed import event_file, job_file, system_files
 from trainguard.sources.mlflow.database import database_runs, is_database, read_database_run
 from trainguard.sources.neuron_monitor import read_neuron_monitor
 from trainguard.sources.prometheus.job import read_job
 from trainguard.sources.prometheus.range_query import TimeRange
-from trainguard.sources.run import SourceRun
 from trainguard.sources.table.mapping import read_mapping
 from trainguard.sources.table.table import read_table
 from trainguard.sources.wandb.run_file import read_run_file
@@ -56,24 +46,7 @@ from trainguard.tensors.debug.index_file import decode_index
 from trainguard.tensors.scalars.event_file import read_scalars
 from trainguard.tensors.scalars.trainer_files import read_metrics_csv, read_trainer_state
 
-DATA = Path(__file__).parents[1] / "data"
 AT = 1_800_000_000.0
-REFUSALS = (TrainGuardError, msgspec.ValidationError, UnicodeError)
-"""A named error; msgspec refuses an event of our own state machines that has another shape, and the call fails."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A parser: ``seeds`` gives well-formed inputs, ``read`` takes any."""
-
-    name: str
-    seeds: Callable[[], Iterable[bytes]]
-    read: Callable[[bytes], object]
-    refusals: tuple[type[Exception], ...] = (TrainGuardError,)
-
-
-def _unpacked(*names: str) -> list[bytes]:
-    return [lzma.decompress((DATA / name).read_bytes()) for name in names]
 
 
 def _trace(name: str, body: bytes) -> object:
@@ -92,17 +65,13 @@ def _nsight_seeds() -> list[bytes]:
         ]
 
 
-def _delivered(run: SourceRun) -> object:
-    return system_files(run), event_file(run.scalars), job_file(run, "name")
-
-
 def _database(body: bytes) -> object:
     with tempfile.NamedTemporaryFile(suffix=".db") as file:
         Path(file.name).write_bytes(body)
         if not is_database(Path(file.name)):
             return None
         runs = database_runs(Path(file.name))
-        return [_delivered(read_database_run(Path(file.name), info.identity)) for info in runs[:3]]
+        return [delivered(read_database_run(Path(file.name), info.identity)) for info in runs[:3]]
 
 
 class _Answers:
@@ -110,20 +79,17 @@ class _Answers:
 
     place = "http://service"
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
 
     def get(self, path: str, query: Any) -> Any:
-        """Return the answer, as JsonApi does with a body that is JSON."""
+        """Return the answer."""
         del path, query
-        try:
-            return json.loads(self._body)
-        except (ValueError, RecursionError):
-            return {}
+        return self._answer
 
 
-def _prometheus(body: bytes) -> object:
-    return _delivered(read_job(_Answers(body), "job", "", TimeRange(AT, AT + 600.0, 15.0)))
+def _prometheus(answer: Any) -> object:
+    return delivered(read_job(_Answers(answer), "job", "", TimeRange(AT, AT + 600.0, 15.0)))
 
 
 _SERIES = [{"metric": {"Hostname": "n1", "instance": "n1:9400", "gpu": "0", "mode": "idle", "cpu": "0"}}]
@@ -145,44 +111,11 @@ EVENT = {
 QUEUED = {"Records": [{"messageId": "m", "body": json.dumps(EVENT), "attributes": {"ApproximateReceiveCount": "1"}}]}
 JOB_FILE = {"schema_version": 1, "name": "job", "status": "InProgress", "instance_count": 4, "started_at": 1795248000}
 JOB_FILE |= {"settings": {"muted": "all"}, "tags": {"a": "b"}, "instance_type": "ml.p4d.24xlarge"}
-AXIS = {"start": 0.0, "bucket_s": 60.0, "buckets": 4}
-PLACE = {"job": "j", "bucket": "b", "prefix": ""}
-FIRE = {
-    "kind": "fire",
-    "job": "j",
-    "jobArn": "arn",
-    "rule": "LowGPUUtilization",
-    "fireId": "f",
-    "alertId": "f",
-    "episode": 0,
-    "node": "algo-1",
-    "firedAt": "2026-11-21T08:01:00Z",
-    "reason": "r",
-    "jobCreatedAt": "2026-11-21T08:00:00Z",
-    "policy": {"alerts": {"staged": []}},
-    "attempt": "first",
-    "reportUri": "s3://b/r.json",
-    "reportPage": "s3://b/r.html",
-    "reportLink": "https://x",
-}
-
-
-def _parsed(read: Callable[[Any], object]) -> Callable[[bytes], object]:
-    """Return what reads an event, which a function gets as parsed JSON."""
-
-    def take(body: bytes) -> object:
-        try:
-            event = json.loads(body)
-        except (ValueError, RecursionError):
-            return None
-        return read(event)
-
-    return take
 
 
 def _table(body: bytes) -> object:
     mapping, _, rows = body.partition(b"\x1e")
-    return _delivered(read_table("t.csv", rows.decode(errors="replace").splitlines(), read_mapping("m", mapping), "t"))
+    return delivered(read_table("t.csv", rows.decode(errors="replace").splitlines(), read_mapping("m", mapping), "t"))
 
 
 def _scalars(body: bytes) -> object:
@@ -203,10 +136,6 @@ def _s3(body: bytes) -> object:
 def _run_object(event: Any) -> object:
     found = written_object(event)
     return None if found is None else run_file_key(found[1])
-
-
-def _json(value: Any) -> Callable[[], list[bytes]]:
-    return lambda: [json.dumps(value).encode()]
 
 
 def _hook(part: str) -> list[bytes]:
@@ -233,7 +162,7 @@ TARGETS = (
     Target("debug-output, events", lambda: _hook("events"), _scalars),
     Target(
         "trainer_state.json",
-        _json({"log_history": [{"loss": 1.5, "step": 10, "epoch": 0.1}], "global_step": 10}),
+        documents({"log_history": [{"loss": 1.5, "step": 10, "epoch": 0.1}], "global_step": 10}),
         partial(read_trainer_state, "trainer_state.json"),
     ),
     Target(
@@ -242,21 +171,21 @@ TARGETS = (
     Target("log lines", lambda: [LINES], _log),
     Target(
         "W&B run",
-        lambda: _unpacked("wandb/run-recorded.wandb.xz"),
-        lambda body: _delivered(read_run_file("run.wandb", io.BytesIO(body))),
+        lambda: unpacked("wandb/run-recorded.wandb.xz"),
+        lambda body: delivered(read_run_file("run.wandb", io.BytesIO(body))),
     ),
-    Target("MLflow database", lambda: _unpacked("mlflow/mlflow.db.xz"), _database),
-    Target("PromQL answer", _json(PROM), _prometheus),
+    Target("MLflow database", lambda: unpacked("mlflow/mlflow.db.xz"), _database),
+    Target("PromQL answer", documents(PROM), of_answer(_prometheus)),
     Target("table", lambda: [MAPPING + b"\x1e" + TABLE], _table),
     Target(
         "neuron-monitor",
         lambda: [report(40.0) + report(50.0)],
-        lambda body: _delivered(read_neuron_monitor("n", body.splitlines(keepends=True), AT)),
+        lambda body: delivered(read_neuron_monitor("n", body.splitlines(keepends=True), AT)),
     ),
     Target(
         "Dynolog",
         lambda: [logged(0.0, {"cpu_util": 40.0, "gpu_util": 30}) + logged(9.0, {"cpu_util": 4.0})],
-        lambda body: _delivered(read_dynolog("d", body.splitlines(keepends=True))),
+        lambda body: delivered(read_dynolog("d", body.splitlines(keepends=True))),
     ),
     Target(
         "system metrics",
@@ -268,7 +197,7 @@ TARGETS = (
         lambda: _events("pevents"),
         lambda body: read_framework_object("k", body, process="algo-1-70", end_us=1_795_248_100_000_000),
     ),
-    Target("job.json", _json(JOB_FILE), lambda body: read_job_file("k", body, "job")),
+    Target("job.json", documents(JOB_FILE), lambda body: read_job_file("k", body, "job")),
     Target(
         "price table",
         lambda: [Path("rules_layer/trainguard/pricing/prices.json").read_bytes()],
@@ -276,48 +205,14 @@ TARGETS = (
     ),
     Target(
         "settings document",
-        _json({"rules": {"LowGPUUtilization": {"window": 20}}, "muted": ["all"]}),
+        documents({"rules": {"LowGPUUtilization": {"window": 20}}, "muted": ["all"]}),
         partial(read_document, "d"),
     ),
-    Target("S3 event", _json(EVENT), _s3),
+    Target("S3 event", documents(EVENT), _s3),
     Target("task", lambda: [encode_task(NodeTask("job", "algo-1", "system", "flush", 12.5)).encode()], _s3),
-    Target("event of evaluate_objects", _json(QUEUED), _parsed(lambda event: messages_of(event, MemoryJournal()))),
-    Target(
-        "event of job_lifecycle",
-        _json({"detail": {"TrainingJobName": "j"}}),
-        _parsed(lambda event: job_of(event, MemoryJournal())),
-    ),
-    Target(
-        "event of look_after_job",
-        _json({"job": "j", "at": 1.0, "doubted_every": 5}),
-        _parsed(lambda event: msgspec.convert(event, JobLook)),
-        REFUSALS,
-    ),
-    Target(
-        "event of poll_source", _json({"job": "j", "at": 1.0}), _parsed(lambda event: poll_of(event, now=AT)), REFUSALS
-    ),
-    Target("event of a run's file", _json(EVENT), _parsed(_run_object)),
-    Target(
-        "event of compose_alert", _json({"fire": FIRE, "stop": {"made": False}}), _parsed(AlertRequest.read), REFUSALS
-    ),
-    Target("event of decide_stop", _json(FIRE), _parsed(lambda event: msgspec.convert(event, StopCase)), REFUSALS),
-    Target(
-        "event of canary",
-        _json({"step": "plant", "time": "2026-11-21T08:01:00Z"}),
-        _parsed(lambda event: msgspec.convert(event, CanaryCall)),
-        REFUSALS,
-    ),
-    Target(
-        "event of digest_profile",
-        _json({**PLACE, "run": "r", "node": "algo-1", "day": 0, "axis": AXIS}),
-        _parsed(lambda event: msgspec.convert(event, DigestItem)),
-        REFUSALS,
-    ),
-    Target(
-        "event of digest_trace",
-        _json({**PLACE, "key": "k", "name": "n", "etag": "e", "rows": 10}),
-        _parsed(lambda event: msgspec.convert(event, TraceItem)),
-        REFUSALS,
-    ),
+    Target("event of a run's file", documents(EVENT), of_document(_run_object)),
+    *SOURCE_TARGETS,
+    *STORED_TARGETS,
+    *FUNCTION_TARGETS,
 )
 """Each reads what somebody else wrote."""

@@ -2,12 +2,15 @@
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.fuzz.functions import FUNCTION_TARGETS
 from tests.fuzz.mutate import mutated
 from tests.fuzz.run import Outcome, bounded, fuzz, take
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.target import Target
+from tests.fuzz.targets import TARGETS
 from trainguard.errors import ForeignKeyError
 from trainguard.polling.calls import written_object
 
@@ -20,16 +23,23 @@ def outcome_of(target: Target, body: bytes = b"x", seconds: float = 5.0) -> Outc
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_given_what_is_well_formed_when_read_then_it_is_not_refused(target: Target) -> None:
-    for body in target.seeds():
-        outcome = outcome_of(target, body)
-        assert (outcome.read[target.name], outcome.defects) == (1, {})
+    with target.around():
+        for body in target.seeds():
+            outcome = outcome_of(target, body)
+            assert (outcome.read[target.name], outcome.defects) == (1, {})
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_given_twenty_mutated_inputs_when_read_then_each_is_read_or_refused(target: Target) -> None:
     rng, seeds = random.Random(1), [each[:20_000] for each in target.seeds()]  # noqa: S311 - a test
-    for _ in range(20):
-        assert outcome_of(target, mutated(rng.choice(seeds), rng, seeds)).defects == {}
+    with target.around():
+        for _ in range(20):
+            assert outcome_of(target, mutated(rng.choice(seeds), rng, seeds)).defects == {}
+
+
+def test_given_the_stacks_functions_when_targets_are_listed_then_each_function_is_one() -> None:
+    functions = {f"function {each.parent.name}" for each in Path("lambdas").glob("*/handler.py")}
+    assert functions == {target.name for target in FUNCTION_TARGETS}
 
 
 @pytest.mark.thorough

@@ -1,45 +1,116 @@
-"""Mutants change code alone, one place at a time, and a process with the plugin runs the mutant."""
+"""Mutants change code alone, one place at a time; only a failing test finds one, and each has tests that reach it."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.mutation.mutants import count_of, mutant_of
-from tests.mutation.plugin import FILE, SOURCE
+import pytest
+
+from tests.mutation.__main__ import Score, drawn, files
+from tests.mutation.cover import Reached
+from tests.mutation.explained import explained
+from tests.mutation.mutants import Mutant, count_of, mutant_of
+from tests.mutation.reach import Reach
+from tests.mutation.runs import Outcome
 
 CODE = '''
-def double(value: int = 1) -> int:
-    """Return it twice, at most 10."""
-    if value > 5 and value:
-        raise ValueError(f"{value + 1} is too much")
-    return value * 2
+LIMIT = 5
+
+
+class Numbers:
+    most: int = 10
+
+    def double(self, value: int = 1) -> int:
+        """Return it twice, at most 10."""
+        if value > LIMIT and value:
+            raise ValueError(f"{value + 1} is too much")
+        return value * 2
 '''
-CEILING = Path("rules_layer/trainguard/actions/ceiling.py")
+RUNS = """
+import sys
+from pathlib import Path
+from tests.mutation.mutants import Mutant
+from tests.mutation.runs import NoResultError, run
+
+file, test = Path("rules_layer/trainguard/actions/ceiling.py"), sys.argv[1]
+
+def result(source=None, name=test):
+    mutant = None if source is None else Mutant(file, "", range(1), True, frozenset(), "", source)
+    try:
+        return run([name], seconds=2.0 if source and "while" in source else 60.0, mutant=mutant).name
+    except NoResultError:
+        return "NONE"
+
+print(result(), result(name=test + "::test_gone"), result("HOUR_S = 1.0"), result("1 / 0"),
+      result("while True: pass"))
+"""
+TEST = "from trainguard.actions import ceiling\n\ndef test_hour(): assert ceiling.HOUR_S == 3600.0\n"
 
 
-def test_given_a_function_when_mutated_then_each_change_is_one_and_no_text_or_error_changes(tmp_path: Path) -> None:
-    file = tmp_path / "code.py"
+def mutants_of(folder: Path) -> list[Mutant]:
+    file = folder / "trainguard" / "code.py"
+    file.parent.mkdir()
     file.write_text(CODE)
-    found = [mutant_of(file, number) for number in range(count_of(file))]
-    assert sorted(each.what for each in found) == [
-        "and for or: value > 5 and value",
-        "another comparison: value > 5",
-        "another number: 1",
-        "another number: 2",
-        "another number: 5",
-        "another operator: value * 2",
-        "nothing returned: return value * 2",
-        "the other branch: if value > 5 and value:",
+    return [mutant_of(file, number) for number in range(count_of(file))]
+
+
+def test_given_a_module_when_mutated_then_each_change_is_one_and_no_text_or_error_changes(tmp_path: Path) -> None:
+    found = mutants_of(tmp_path)
+    assert sorted((each.name.partition(" ")[2], each.lines.start, each.imported) for each in found) == [
+        ("Numbers.double: and for or: value > LIMIT and value", 10, False),
+        ("Numbers.double: another comparison: value > LIMIT", 10, False),
+        ("Numbers.double: another number: 2", 12, False),
+        ("Numbers.double: another operator: value * 2", 12, False),
+        ("Numbers.double: nothing returned: return value * 2", 12, False),
+        ("Numbers.double: the other branch: if value > LIMIT and value:", 10, False),
+        ("Numbers: another number: 1", 8, True),
+        ("Numbers: another number: 10", 6, True),
+        ("module: another number: 5", 2, True),
     ]
     assert all("is too much" in each.source and "at most 10" in each.source for each in found)
     assert len({each.source for each in found}) == len(found)
 
 
-def test_given_a_mutant_when_a_process_has_the_plugin_then_it_imports_the_mutant(tmp_path: Path) -> None:
-    source = tmp_path / "source.py"
-    source.write_text("HOUR_S = 1.0\n")
-    run = "import tests.mutation.plugin; from trainguard.actions import ceiling; print(ceiling.HOUR_S)"
-    environment = {**os.environ, FILE: str(CEILING), SOURCE: str(source)}
-    done = subprocess.run([sys.executable, "-c", run], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "1.0\n"
+def test_given_code_that_runs_at_import_when_tests_are_chosen_then_they_reach_what_uses_it(tmp_path: Path) -> None:
+    constant, *_ = (each for each in mutants_of(tmp_path) if each.what == "another number: 5")
+    seconds = {"a::limits": 2.0, "a::other": 1.0, "b::imports": 1.0, "c::nothing": 0.1}
+    lines = {str(constant.file): {10: frozenset({"a::limits"}), 12: frozenset({"a::limits", "a::other"})}}
+    for name, code in (("a", ""), ("b", "from trainguard.code import LIMIT"), ("c", "import trainguard")):
+        (tmp_path / name).write_text(code)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        reach = Reach(Reached(seconds, lines), [constant.file])
+        assert reach.tests_of(constant, 10.0) == ["a::limits", "a::other", "b::imports"]
+        assert reach.tests_of(constant, 2.5) == ["a::limits"]
+
+
+def test_given_runs_of_tests_when_they_end_then_only_a_failure_a_broken_import_or_a_time_out_is_a_finding(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_hour.py").write_text(TEST)
+    done = subprocess.run(
+        [sys.executable, "-c", RUNS, str(tmp_path / "test_hour.py")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["PASSED", "NONE", "FAILED", "BROKEN", "TIMED_OUT"]
+
+
+def test_given_survivors_when_scored_then_those_with_a_reason_are_left_out(tmp_path: Path) -> None:
+    first, second, third, *_ = mutants_of(tmp_path)
+    score = Score({first.name})
+    lines = [score.take(first, Outcome.PASSED), score.take(second, Outcome.FAILED), score.take(third, None)]
+    assert [line and line.partition(":")[0] for line in lines] == ["explained", None, "reached by no test"]
+    assert score.percent == 50.0
+
+
+def test_given_the_code_when_mutants_are_drawn_then_none_comes_twice_and_each_room_has_some() -> None:
+    file = Path("rules_layer/trainguard/actions/ceiling.py")
+    found = [mutant.source for mutant in drawn(3, [file])]
+    assert len(set(found)) == len(found) == count_of(file)
+    assert {"engine", "families", "rules", "actions", "state", "adapters"} <= {each.parts[2] for each in files()}
+
+
+def test_given_explained_survivors_when_the_code_changes_then_each_is_still_a_mutant_of_it() -> None:
+    listed = explained()
+    named = {name.partition(" ")[0] for name in listed}
+    known = {mutant_of(file, n).name for file in files() if file.name in named for n in range(count_of(file))}
+    assert listed.keys() <= known

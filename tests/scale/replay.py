@@ -19,7 +19,7 @@ from demo.synthesis import minute_of_node
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.adapters.memory.world import MemoryWorld
-from trainguard.engine.messages.batch import BatchProcessor
+from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
 from trainguard.engine.messages.sqs_messages import Message, encode_task
 from trainguard.engine.tick.at_once import tick_at_once
 from trainguard.families.installed import FAMILIES
@@ -44,13 +44,19 @@ class Replayed:
 
     Attributes
     ----------
-    cpu_s : list of float
-        CPU seconds of each message, bodies left out.
+    evaluated_s : list of float
+        CPU seconds of each message that had its node evaluated, bodies left out.
+    dropped_s : list of float
+        Those of each other one: its node is calm, and its object waits for another message or the tick.
+    tasks_s : list of float
+        Those of each task that the tick sends.
     item_bytes, items, lines, rss_mib : list
         After each minute: bytes of all state, items of both tables, lines of the log, memory of the process.
     """
 
-    cpu_s: list[float] = field(default_factory=list)
+    evaluated_s: list[float] = field(default_factory=list)
+    dropped_s: list[float] = field(default_factory=list)
+    tasks_s: list[float] = field(default_factory=list)
     item_bytes: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
@@ -58,12 +64,13 @@ class Replayed:
 
 
 class _MadeOnDemand(MemoryProfileObjects):
-    """Objects whose bytes are made when they are read; ``made_s`` is the CPU time that this took."""
+    """Objects whose bytes are made when they are read; ``made_s`` is the CPU time that this took, ``read`` how many."""
 
     def __init__(self, world: MemoryWorld, body: Body) -> None:
         super().__init__(faults=world.faults)
         self._make = body
         self.made_s = 0.0
+        self.read = 0
 
     def get(self, bucket: str, key: str, max_bytes: int) -> bytes:
         """Return the bytes of a minute."""
@@ -71,6 +78,7 @@ class _MadeOnDemand(MemoryProfileObjects):
         parsed = parse_key(key) if key.startswith(ROOT.system) else None
         if not isinstance(parsed, SystemKey):
             return held
+        self.read += 1
         begun = time.process_time()
         body = self._make(parsed.node, parsed.minute)
         self.made_s += time.process_time() - begun
@@ -138,15 +146,21 @@ class Replay:
 
     def _deliver(self, body: str) -> None:
         self._sent += 1
-        begun, made_s = time.process_time(), self._objects.made_s
-        outcome = self._batches.process([Message(f"m{self._sent}", body)])
-        self.measured.cpu_s.append(time.process_time() - begun - (self._objects.made_s - made_s))
+        read = self._objects.read
+        outcome, took_s = self._timed(Message(f"m{self._sent}", body))
+        (self.measured.evaluated_s if self._objects.read > read else self.measured.dropped_s).append(took_s)
         if outcome.failed or outcome.refused:
             raise RuntimeError(f"not evaluated: {body}")
 
+    def _timed(self, message: Message) -> tuple[BatchOutcome, float]:
+        """Process a message; return what came of it, and the CPU seconds without those of making bodies."""
+        begun, made_s = time.process_time(), self._objects.made_s
+        outcome = self._batches.process([message])
+        return outcome, time.process_time() - begun - (self._objects.made_s - made_s)
+
     def _take_tasks(self) -> None:
         for task in self.world.tasks.drain():
-            self._batches.process([Message("task", encode_task(task))])
+            self.measured.tasks_s.append(self._timed(Message("task", encode_task(task)))[1])
 
     def _note(self) -> None:
         items = self.world.nodes.of_job(JOB)
@@ -191,16 +205,20 @@ class Bodies:
 def main(nodes: int, minutes: int) -> None:
     """Replay a job and print what it took."""
     found = Replay(nodes, Bodies()).run(minutes)
-    p50, p99 = np.percentile(np.array(found.cpu_s), [50, 99])
-    each = sum(found.cpu_s) / len(found.cpu_s)
+    objects = len(found.evaluated_s) + len(found.dropped_s)
     quarter = minutes // 4
-    print(f"{nodes} nodes, {minutes} min: {len(found.cpu_s):,} objects")
-    print(f"CPU seconds a message: mean {each:.3f}, p50 {p50:.3f}, p99 {p99:.3f}")
-    states = [total / nodes for total in found.item_bytes]
+    print(f"{nodes} nodes, {minutes} min: {objects:,} objects")
+    kinds = {"evaluated messages": found.evaluated_s, "dropped messages": found.dropped_s, "tasks": found.tasks_s}
+    for kind, seconds in kinds.items():
+        p50, p99 = np.percentile(np.array(seconds or [0.0]), [50, 99])
+        share = len(seconds) / objects
+        print(f"{kind}: {len(seconds):,}, {share:.2f} an object; CPU seconds p50 {p50:.4f}, p99 {p99:.4f}")
+    print(f"CPU seconds an object: {sum(map(sum, kinds.values())) / objects:.4f}")
     print(f"memory, at most: {found.rss_mib[-1]:.0f} MiB; after a quarter: {found.rss_mib[quarter]:.0f} MiB")
+    states = [total / nodes for total in found.item_bytes]
     print(f"state of a node: {states[-1]:,.0f} bytes; after a quarter: {states[quarter]:,.0f}")
     print(f"items: {found.items[-1]:,}; after a quarter: {found.items[quarter]:,}")
-    print(f"log lines an object: {found.lines[-1] / len(found.cpu_s):.2f}")
+    print(f"log lines an object: {found.lines[-1] / objects:.2f}")
 
 
 if __name__ == "__main__":

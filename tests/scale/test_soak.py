@@ -1,11 +1,15 @@
-"""A day of a job through the real engine in memory, where nothing grows but what tests keep; of `make thorough`."""
+"""A day of a job through the real engine in memory, of `make thorough`; and minutes of what `make soak` runs."""
 
 import gc
 import tracemalloc
+from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.scale.replay import Bodies, Replay
+from tests.scale.soak import Hour, grown, soaking
 
 HOUR = 60
 WARM_HOURS, HOURS = 6, 24
@@ -38,3 +42,27 @@ def held_bytes() -> int:
     gc.collect()
     kept = tracemalloc.take_snapshot().filter_traces(ENGINE)
     return sum(each.size for each in kept.statistics("filename"))
+
+
+def test_given_minutes_of_a_job_when_the_functions_run_then_each_is_called_and_its_output_is_counted() -> None:
+    with soaking(hour=4) as soak:
+        first, second = soak.run(8)
+    assert first.invocations["tick"] == second.invocations["tick"] == 4
+    assert second.invocations["evaluate_objects"] >= 4
+    assert second.log_bytes["evaluate_objects"] > 0
+    assert (second.items, second.item_bytes > 0) == (first.items, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, []),
+        ({"items": 4}, ["items: 3 after the warm-up, 4 at the end"]),
+        ({"item_bytes": 1_100}, ["bytes of items: 1,000 after the warm-up, 1,100 at the end"]),
+        ({"held_bytes": 70_000}, ["memory: 0 bytes after the warm-up, 70,000 at the end"]),
+        ({"log_bytes": Counter(tick=600)}, ["log bytes an hour: 500 in the warm-up, 600 after it"]),
+    ],
+)
+def test_given_hours_when_something_grows_then_it_is_named(change: dict[str, Any], said: list[str]) -> None:
+    hour = Hour(3, 1_000, 0, 80.0, Counter(tick=500), Counter(tick=60))
+    assert grown([hour, hour, replace(hour, **change)], 2) == said

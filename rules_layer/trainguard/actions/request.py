@@ -8,6 +8,7 @@ import msgspec
 from trainguard.finding import Finding, embedded
 from trainguard.job_policy import JobPolicy
 from trainguard.records import AlertKind
+from trainguard.timestamps import epoch_of
 
 UNDECIDED = "none"
 """Stands for the decision where none was to be made: an escalation stops nothing."""
@@ -77,6 +78,11 @@ class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
     stop_at: str | None = None
     opted_in: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse a time that is none."""
+        if self.stop_at is not None:
+            epoch_of(self.stop_at)
+
 
 class StopResult(msgspec.Struct):
     """What came of StopTrainingJob; ``error`` says why it failed, or why ``made`` is None: that is not known."""
@@ -125,6 +131,10 @@ class StopCase(msgspec.Struct, rename="camel"):
     job_created_at: str | None = None
     policy: JobPolicy = JobPolicy()
     attempt: Literal["first", "final"] = "first"
+
+    def __post_init__(self) -> None:
+        """Refuse a time that is none."""
+        epoch_of(self.fired_at)
 
     @property
     def identity(self) -> str:

@@ -126,7 +126,7 @@ class HttpJson:
     def _read(self, status: int, body: bytes) -> Any:
         try:
             answer = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             answer = None
         if status != HTTPStatus.OK:
             said = answer.get("message") or answer.get("error") if isinstance(answer, dict) else None

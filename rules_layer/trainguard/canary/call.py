@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from trainguard.timestamps import check_event_time
+
 CANARY_WEEKDAY = 0
 """Monday."""
 
@@ -16,6 +18,10 @@ class CanaryCall(msgspec.Struct, frozen=True):
 
     step: Literal["plant", "look", "scheduled"]
     time: Annotated[datetime, msgspec.Meta(tz=True)]
+
+    def __post_init__(self) -> None:
+        """Refuse a time at which no schedule calls."""
+        check_event_time(self.time)
 
     @property
     def due(self) -> Literal["plant", "look"] | None:

@@ -189,6 +189,8 @@ def check_collections(where: str, configs: Sequence[CollectionConfig]) -> None:
 def texts(where: str, field: str, given: Mapping[str, object] | None) -> dict[str, str]:
     """Return parameters as CreateTrainingJob takes them, as text; raises LaunchConfigError for what is no value."""
     written: dict[str, str] = {}
+    if not isinstance(given, Mapping | None):
+        raise LaunchConfigError(where, field, given, "a mapping of names to values")
     for name, value in (given or {}).items():
         if not isinstance(value, str | int | float | bool):
             raise LaunchConfigError(where, f"{field} {name}", value, "a text, a number, True or False")

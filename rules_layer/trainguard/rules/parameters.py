@@ -251,7 +251,7 @@ def _convert(rule: str, setting: str, value: str, kind: Any) -> Any:
         given = [each.strip() for each in word.split(",") if each.strip()]
     try:
         converted = msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:
         raise RuleConfigError(rule, setting, value, expected) from error
     numbers = converted if isinstance(converted, tuple) else (converted,)
     if any(isinstance(each, float) and not math.isfinite(each) for each in numbers):

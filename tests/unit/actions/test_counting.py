@@ -28,7 +28,12 @@ def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertR
     [
         (AlertKind.FIRE, StopDecision(True, "stop", "opted in"), StopResult(True), {"stops_made": 1}),
         (AlertKind.FIRE, StopDecision(True, "stop", "opted in"), StopResult(False, "no"), {"stops_failed": 1}),
-        (AlertKind.WARNING, StopDecision(False, "grace", "begun", "soon"), StopResult(), {"stops_announced": 1}),
+        (
+            AlertKind.WARNING,
+            StopDecision(False, "grace", "begun", "2026-07-14T10:00:00Z"),
+            StopResult(),
+            {"stops_announced": 1},
+        ),
         (AlertKind.FIRE, StopDecision(False, "dry-run", "asked"), StopResult(), {"stops_in_dry_run": 1}),
         (AlertKind.FIRE, StopDecision(False, "refused", "ceiling", opted_in=True), StopResult(), {"stops_refused": 1}),
         (AlertKind.FIRE, StopDecision(False, "refused", "no tag"), StopResult(), {}),
@@ -48,6 +53,6 @@ def test_given_an_alert_when_its_stop_is_counted_then_it_is_under_the_name_of_ho
 
 def test_given_a_warning_that_is_not_sent_when_counted_then_no_stop_was_announced() -> None:
     journal = MemoryJournal()
-    warning = request(AlertKind.WARNING, StopDecision(False, "grace", "begun", "soon"), StopResult())
+    warning = request(AlertKind.WARNING, StopDecision(False, "grace", "begun", "2026-07-14"), StopResult())
     count_stop(warning, journal, sent=False)
     assert journal.totals == {}

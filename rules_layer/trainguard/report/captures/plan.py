@@ -7,7 +7,7 @@ import msgspec
 from trainguard.kernels.captures.digest import FORMAT
 from trainguard.kernels.captures.grouping import Capture, captures_of
 from trainguard.kernels.captures.limits import MOST_LISTED
-from trainguard.kernels.captures.places import DIGESTS, DigestPlace, digest_place, run_folder
+from trainguard.kernels.captures.places import DIGESTS, DigestPlace, capture_folder, digest_place, run_folder
 from trainguard.kernels.timeline.build import MOST_ROWS
 from trainguard.kernels.timeline.ranks import MOST_RANKS
 from trainguard.layout import ProfileRoot
@@ -30,6 +30,11 @@ class CaptureCall(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     capture: str
     folder: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no name of an execution or of a capture."""
+        run_folder(self.root, self.run)
+        capture_folder(self.root, self.capture)
 
     @property
     def root(self) -> ProfileRoot:

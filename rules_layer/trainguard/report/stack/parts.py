@@ -8,15 +8,20 @@ a day for all nodes, ``keys/<node>/<day>`` has a node's keys, and ``keys/<node>/
 
 import re
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
 from trainguard.errors import ReportPartError, ReportRunError
 from trainguard.layout import ProfileRoot
 from trainguard.telemetry.unpack import UNREADABLE
+from trainguard.timeline.axis import FINER, MAX_BUCKETS
 from trainguard.timeline.series import TimeAxis
 
 DAY_S = 86_400
+LAST_DAY = 253_370_764_800
+"""The year 9999: no later day has a name."""
+
 MAX_PARTS = 24
 """Invocations for one node's day; what they have not read by then is named as missing."""
 
@@ -69,7 +74,7 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     prefix: str
     run: str
     node: str
-    day: int
+    day: Annotated[int, msgspec.Meta(ge=0, le=LAST_DAY)]
     axis: TimeAxis
     until: float | None = None
     after: str = ""
@@ -83,6 +88,11 @@ class DigestItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     confusion: dict[str, str] = msgspec.field(default_factory=dict)
     other_runs: dict[str, int] = msgspec.field(default_factory=dict)
     scalar_names: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse an axis that no plan makes: memory is taken for each of its buckets."""
+        if not 0 <= self.axis.buckets <= MAX_BUCKETS * FINER:
+            raise ValueError(f"the axis has {self.axis.buckets} buckets, expected at most {MAX_BUCKETS * FINER}")
 
     @property
     def date(self) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainguard.sources.mlflow.logged import Logged, RunInfo, logged, run_of
+from trainguard.sources.mlflow.logged import Logged, RunInfo, logged, run_of, whole
 from trainguard.sources.run import SourceRun
 
 META = "meta.yaml"
@@ -27,8 +27,8 @@ def read_run_folder(folder: Path) -> SourceRun:
         identity=meta.get("run_id", folder.name),
         name=meta.get("run_name", ""),
         status=_STATES.get(meta.get("status", ""), meta.get("status", "")),
-        started_ms=_whole(meta.get("start_time")),
-        ended_ms=_whole(meta.get("end_time")),
+        started_ms=whole(meta.get("start_time")),
+        ended_ms=whole(meta.get("end_time")),
         user=meta.get("user_id", ""),
     )
     return run_of(info, _values(folder / METRICS))
@@ -58,7 +58,3 @@ def _value(key: str, words: list[str]) -> Logged | None:
         return logged(key, float(words[_VALUE]), int(words[_AT]), int(words[_STEP]) if len(words) > _STEP else 0)
     except (ValueError, IndexError):
         return None
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None

@@ -45,6 +45,9 @@ _COUNTERS = {
     "network_transmit_megabytes": SeriesName("network", "TransmitBytesPerSecond", "Algorithm"),
 }
 _OUTCOMES = {"FINISHED": Outcome.COMPLETED, "FAILED": Outcome.FAILED, "KILLED": Outcome.FAILED}
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
+
 _LARGEST_STEP = 2**53
 
 
@@ -55,6 +58,14 @@ class Logged(NamedTuple):
     value: float
     at_ms: int
     step: int
+
+
+def whole(value: object) -> int | None:
+    """Return a time in milliseconds; some versions write it as a text."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(LATEST_MS)):
+        value = int(value)
+    is_time = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LATEST_MS
+    return value if is_time and isinstance(value, int) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,8 @@ def logged(key: object, value: object, at_ms: object, step: object) -> Logged | 
     if not isinstance(key, str) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if not isinstance(at_ms, int) or not isinstance(step, int) or not 0 <= step <= _LARGEST_STEP:
+        return None
+    if abs(at_ms) > LATEST_MS or (isinstance(value, int) and abs(value) > sys.float_info.max):
         return None
     number = float(value)
     return Logged(key, math.copysign(math.inf, number) if abs(number) >= sys.float_info.max else number, at_ms, step)

@@ -5,7 +5,7 @@ from typing import Any
 
 from trainguard.errors import ProfileSourceError
 from trainguard.sources.json_api import JsonApi
-from trainguard.sources.mlflow.logged import MOST_VALUES, Logged, RunInfo, logged, run_of
+from trainguard.sources.mlflow.logged import MOST_VALUES, Logged, RunInfo, logged, run_of, whole
 from trainguard.sources.run import SourceRun
 
 _PAGE = 25_000
@@ -34,6 +34,7 @@ def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
     said = _mapping(api.get("runs/get", {"run_id": identity}), "run", server)
     info = _mapping(said, "info", server)
     metrics = _mapping(said, "data", server, otherwise={}).get("metrics", [])
+    metrics = metrics if isinstance(metrics, list) else []
     keys = sorted({each["key"] for each in metrics if isinstance(each, dict) and isinstance(each.get("key"), str)})
     experiment = info.get("experiment_id")
     link = f"{server}/#/experiments/{experiment}/runs/{identity}" if server and str(experiment).isalnum() else None
@@ -41,8 +42,8 @@ def read_server_run(api: JsonApi, server: str, identity: str) -> SourceRun:
         identity=identity,
         name=str(info.get("run_name") or ""),
         status=str(info.get("status")),
-        started_ms=_whole(info.get("start_time")),
-        ended_ms=_whole(info.get("end_time")),
+        started_ms=whole(info.get("start_time")),
+        ended_ms=whole(info.get("end_time")),
         link=link,
         user=_user(info, said.get("data")),
     )
@@ -61,24 +62,26 @@ def _user(info: Mapping[str, Any], data: Any) -> str:
 def _values(api: JsonApi, server: str, identity: str, keys: list[str]) -> Iterator[Logged | None]:
     left = MOST_VALUES
     for key in keys:
-        token = ""
+        token: Any = ""
         while left >= 0:
             query = {"run_id": identity, "metric_key": key, "max_results": str(_PAGE)}
             answer = api.get("metrics/get-history", {**query, "page_token": token} if token else query)
             if not isinstance(answer, dict):
                 raise ProfileSourceError(server, f"the history of {key!r} is no object, expected an answer of MLflow")
             found = answer.get("metrics", [])
+            if not isinstance(found, list):
+                raise ProfileSourceError(server, f"the metrics of {key!r} are no list, expected those of MLflow")
             left -= len(found)
             yield from (_value(each) for each in found)
-            before, token = token, answer.get("next_page_token") or ""
-            if not token or not found or token == before:
+            before, token = token, answer.get("next_page_token")
+            if not isinstance(token, str) or not token or not found or token == before:
                 break
 
 
 def _value(entry: Any) -> Logged | None:
     if not isinstance(entry, dict):
         return None
-    at_ms, step = _whole(entry.get("timestamp")), _whole(entry.get("step", 0))
+    at_ms, step = whole(entry.get("timestamp")), whole(entry.get("step", 0))
     return logged(entry.get("key"), entry.get("value", 0.0), at_ms, step)
 
 
@@ -87,10 +90,3 @@ def _mapping(answer: Any, name: str, server: str, otherwise: Mapping[str, Any] |
     if not isinstance(found, dict):
         raise ProfileSourceError(server, f"an answer has no {name}, expected one of MLflow")
     return found
-
-
-def _whole(value: Any) -> int | None:
-    """Return a whole number; some versions write it as a text."""
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
