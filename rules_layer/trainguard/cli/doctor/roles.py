@@ -8,6 +8,7 @@ from trainguard.cli.doctor.check import Check, CheckResult
 from trainguard.cli.doctor.simulation import denials
 from trainguard.cli.doctor.site import Site
 from trainguard.families.installed import FAMILIES
+from trainguard.families.training.family import TRAINING_HEALTH
 from trainguard.kernels.captures.keys import TRACE_READS
 from trainguard.rules.units import counted
 
@@ -22,7 +23,6 @@ GET, PUT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:
 
 _READ = tuple(keys for family in FAMILIES for keys in family.reads)
 _PROFILES = "*/profiler-output/*"
-_TENSORS = "*/debug-output/*"
 _JOB_FILES = "*/job.json"
 _REPORTS = "*/rule-output/TrainGuardReport/*"
 _PARTS = "*/rule-output/TrainGuardReport/parts/*"
@@ -62,7 +62,7 @@ USES: Mapping[str, tuple[Use, ...]] = {
     "plan_report": (Use((PUT,), _PARTS), Use((LIST,))),
     "digest_profile": (
         Use((GET,), _PROFILES),
-        Use((GET,), _TENSORS),
+        *(Use((GET,), keys) for keys in TRAINING_HEALTH.reads),
         Use((GET,), f"{_PARTS}/keys/*"),
         Use((GET,), f"{_PARTS}/training.json"),
         Use((PUT,), _PARTS),
