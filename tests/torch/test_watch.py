@@ -255,7 +255,7 @@ def test_given_a_model_that_cannot_be_watched_when_trained_then_the_script_goes_
         recorder.loss("no number")
     recorder.close()
     assert not recorder.at_end
-    assert recorder.faults.counts == {"watch": 3}
+    assert recorder.faults.counts == {"watch": 3, "loss": 1}
     assert all(line.startswith("trainguard-collector: ") for line in capsys.readouterr().err.splitlines())
 
 
