@@ -74,7 +74,7 @@ class _Silent:
 
 def _record(file: Path) -> None:
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
-        deployment = Deployment(offline_clients(), patch, _Silent())  # type: ignore[arg-type]  # as far as it is asked
+        deployment = Deployment(offline_clients(), patch, _Silent())
         deployment.create_training_job()
         evaluate(deployment, halves()[0])
         file.write_bytes(msgspec.msgpack.encode(read_items(deployment)))

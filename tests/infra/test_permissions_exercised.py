@@ -271,7 +271,7 @@ def recorded() -> Mapping[str, Recorded]:
     for scenario in SCENARIOS:
         with mock_aws(), pytest.MonkeyPatch.context() as patch:
             recorder = Recorder(patch)
-            deployment = Deployment(offline_clients(), patch, Printed())  # type: ignore[arg-type]  # as far as it is asked
+            deployment = Deployment(offline_clients(), patch, Printed())
             scenario(Play(deployment, recorder, patch))
             for function, permissions in recorder.seen.items():
                 found[function].permissions.update(permissions)

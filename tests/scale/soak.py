@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -40,7 +41,7 @@ KEPT_MINUTES = 90
 """Minutes whose objects stay in the bucket: older ones no function asks for, and moto keeps them in memory."""
 
 NODE = "algo-1"
-SMALL_NODE = {"cores": 2, "gpus": 1, "interval_ms": 10_000}
+SMALL_NODE: dict[str, Any] = {"cores": 2, "gpus": 1, "interval_ms": 10_000}
 FUNCTIONS = ("evaluate_objects", "tick", "look_after_job")
 ENGINE = (tracemalloc.Filter(True, "*/trainguard/*"), tracemalloc.Filter(False, "*/adapters/memory/*"))
 """What the product's own code holds: moto keeps what it is asked to store."""
