@@ -90,8 +90,10 @@ def test_given_the_variable_alone_when_a_script_runs_then_it_is_sampled_once_wit
     python: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(
-        "import os, subprocess, sys, time\n"
-        "time.sleep(1.5)\n"
+        "import os, pathlib, subprocess, sys, time\n"
+        "until = time.monotonic() + 30.0\n"
+        "while time.monotonic() < until and not pathlib.Path('output/run-1/job.json').exists(): time.sleep(0.1)\n"
+        "time.sleep(1.0)\n"
         "inner = [sys.executable, '-c', 'import os; print(os.environ[\"TRAINGUARD_COLLECTOR_PID\"])']\n"
         "print(os.getpid() == int(subprocess.run(inner, capture_output=True, text=True).stdout))\n"
         "sys.exit(3)\n"

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -41,7 +40,6 @@ KEPT_MINUTES = 90
 """Minutes whose objects stay in the bucket: older ones no function asks for, and moto keeps them in memory."""
 
 NODE = "algo-1"
-SMALL_NODE: dict[str, Any] = {"cores": 2, "gpus": 1, "interval_ms": 10_000}
 FUNCTIONS = ("evaluate_objects", "tick", "look_after_job")
 ENGINE = (tracemalloc.Filter(True, "*/trainguard/*"), tracemalloc.Filter(False, "*/adapters/memory/*"))
 """What the product's own code holds: moto keeps what it is asked to store."""
@@ -103,7 +101,7 @@ class Soak:
         self._minute += 1
         self._now = float(start + MINUTE_S + UPLOADED_AFTER_S)
         key = system_key(self._root, NODE, start)
-        body = minute_of_node(minute=start, seed=self._minute, node=NODE, **SMALL_NODE)
+        body = minute_of_node(cores=2, gpus=1, interval_ms=10_000, minute=start, seed=self._minute, node=NODE)
         self._deployment.put([RecordedObject(key, body, self._now)])
         old = system_key(self._root, NODE, start - KEPT_MINUTES * MINUTE_S)
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].delete_object(BUCKET, old)

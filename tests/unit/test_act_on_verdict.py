@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "act_on_verdict" / "act_on_verdict.py"
-NOW = datetime.now(UTC)
-IDLE = {"verdict": "idle", "certainty": "high", "active": True, "generated_at": NOW.isoformat()}
+IDLE = {"verdict": "idle", "certainty": "high", "active": True, "generated_at": 0.0}
+"""A verdict whose time is in seconds from when it is acted on."""
 
 
 @pytest.fixture
@@ -30,6 +30,9 @@ def called(tmp_path: Path) -> Path:
 
 def act(folder: Path, document: object, *words: str, refuses: int = 0) -> int:
     environment = {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin", "REFUSES": str(refuses)}
+    if isinstance(document, dict) and "generated_at" in document:
+        made = datetime.now(UTC) + timedelta(seconds=document["generated_at"])
+        document = {**document, "generated_at": made.isoformat()}
     text = document if isinstance(document, str) else json.dumps(document)
     call = [sys.executable, str(SCRIPT), *words]
     return subprocess.run(call, input=text, text=True, env=environment, check=False, capture_output=True).returncode
@@ -61,8 +64,8 @@ def test_given_an_idle_job_when_acted_on_then_its_scheduler_ends_it(
         {**IDLE, "verdict": "unknown"},
         {**IDLE, "verdict": "a word of a later version"},
         {**IDLE, "active": False},
-        {**IDLE, "generated_at": (NOW - timedelta(minutes=30)).isoformat()},
-        {**IDLE, "generated_at": (NOW + timedelta(minutes=30)).isoformat()},
+        {**IDLE, "generated_at": -1_800.0},
+        {**IDLE, "generated_at": 1_800.0},
         {"verdict": "idle", "certainty": "high", "active": True},
         {},
         [],

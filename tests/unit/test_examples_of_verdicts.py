@@ -29,9 +29,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "act_on_verdict"
 
 
 def document(job: str, **changes: object) -> dict[str, object]:
-    """Return a verdict that was made now, of a job that runs and does nothing."""
-    known = {"job": job, "verdict": "idle", "certainty": "high", "active": True}
-    return {**known, "generated_at": datetime.now(UTC).isoformat(), **changes}
+    """Return a verdict on a job that runs and does nothing; its time is in seconds from when it is served."""
+    return {"job": job, "verdict": "idle", "certainty": "high", "active": True, "generated_at": 0.0, **changes}
+
+
+def served(found: Any) -> Any:
+    """Return a document with the time at which it is made."""
+    if not isinstance(found, dict) or not isinstance(found.get("generated_at"), float):
+        return found
+    return {**found, "generated_at": earlier(-found["generated_at"])}
 
 
 def earlier(seconds: float) -> str:
@@ -50,7 +56,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
         if signed_for(requests[-1], "secret") != ("eu-west-1", "lambda"):
             return 403, {"Message": "Forbidden"}
         found = known.get(query.get("job", ""))
-        return found() if callable(found) else (200 if path == "/verdict" else 404, found)
+        return found() if callable(found) else (200 if path == "/verdict" else 404, served(found))
 
     with json_service(answer) as (url, requests):
         monkeypatch.setenv(asking.URL_VARIABLE, f"{url}/")
@@ -59,7 +65,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 def slow() -> tuple[int, Any]:
     time.sleep(1.0)
-    return 200, document("a")
+    return 200, served(document("a"))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +75,8 @@ def slow() -> tuple[int, Any]:
         (document("a", certainty="medium"), "active"),
         (document("a", verdict="unknown"), "active"),
         (document("a", active=False), "active"),
-        (document("a", generated_at=earlier(600)), "active"),
-        (document("a", generated_at=earlier(-600)), "active"),
+        (document("a", generated_at=-600.0), "active"),
+        (document("a", generated_at=600.0), "active"),
         (document("a", generated_at="yesterday"), "active"),
         (document("b"), "active"),
         (b"<html>", "active"),
@@ -117,7 +123,7 @@ def test_given_the_command_when_asked_then_its_document_counts_and_a_late_one_do
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = json.dumps(
-        document("bert", verdict="wasted", lost=3.5, spent=10.0, currency="USD", active=False, why="a\nb")
+        served(document("bert", verdict="wasted", lost=3.5, spent=10.0, currency="USD", active=False, why="a\nb"))
     )
     (tmp_path / "said").write_text(said)
     commands(
@@ -143,7 +149,7 @@ def test_given_the_command_when_asked_then_its_document_counts_and_a_late_one_do
         ({"SLURM_JOB_ID": "17; rm", "SLURM_JOB_NAME": "bert"}, document("bert-17; rm", verdict="wasted")),
         ({"SLURM_JOB_NAME": "bert"}, document("bert-", verdict="wasted")),
         ({"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "bert"}, document("bert-17", verdict="unknown")),
-        ({"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "bert"}, document("bert-17", generated_at=earlier(900))),
+        ({"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "bert"}, document("bert-17", generated_at=-900.0)),
         ({"SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "bert"}, b"no JSON"),
     ],
 )
@@ -279,7 +285,7 @@ def test_given_jobs_of_a_queue_when_looked_at_then_only_an_idle_one_with_consent
     }
     verdicts.update({f"job-{number}": document(f"job-{number}") for number in "1234"})
     verdicts["team/bert"] = document("team/bert")
-    verdicts["job-6"] = document("job-6", generated_at=earlier(900))
+    verdicts["job-6"] = document("job-6", generated_at=-900.0)
     terminated: list[str] = []
 
     def answer(path: str, _: Any) -> tuple[int, Any]:

@@ -1,4 +1,4 @@
-"""LowGPUUtilization on instances of partitioned GPUs (MIG), whose utilization is not measured: by their SM activity.
+"""Low use of instances of partitioned GPUs (MIG), whose utilization is not measured: by their SM activity.
 
 Source: NVIDIA, NVML API reference, "GPM Functions": under MIG, activity is that of the instance's own multiprocessors.
 """

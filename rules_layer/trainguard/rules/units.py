@@ -29,16 +29,20 @@ def show_percentage_points(value: float) -> str:
 _FAULTS = {
     "bad_objects": ("object that could not be read", "objects that could not be read"),
     "files_of_other_kinds": ("file of another kind", "files of other kinds"),
-    "captures_passed_over": ("capture passed over", "captures passed over"),
+    "files_of_other_runs": ("file of another run", "files of other runs"),
 }
-"""What one, and several, of a counter are called where its name without an ``s`` does not say it."""
+"""What one, and several, of a counter are called where its name does not say it."""
+
+_AFTER_NOUN = frozenset({"cut", "given", "left", "out", "outside", "passed", "without"})
 
 
 def faults_counted(amount: int, name: str) -> str:
-    """Say how often a fault was counted under its name: ``1 bad line``, ``2 objects that could not be read``."""
-    words = name.replace("_", " ")
-    one, many = _FAULTS.get(name, (words.removesuffix("s"), words))
-    return f"{amount:,} {one if amount == 1 else many}"
+    """Say how often a fault was counted under its name: ``1 bad line``, ``1 file left out``, ``2 files left out``."""
+    words = name.split("_")
+    noun = next((place for place, word in enumerate(words) if word in _AFTER_NOUN), len(words)) - 1
+    one = [*words[:noun], words[noun].removesuffix("s"), *words[noun + 1 :]]
+    single, several = _FAULTS.get(name, (" ".join(one), " ".join(words)))
+    return f"{amount:,} {single if amount == 1 else several}"
 
 
 def counted(amount: int, what: str) -> str:

@@ -21,7 +21,7 @@ from trainguard.telemetry.unpack import UNREADABLE
 
 CODEC = 1
 OLDEST_CODEC = 1
-_LEVEL = 6
+_LEVEL = 9
 _MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 """An item holds 400 kB; state that is larger than this once unpacked was not written by TrainGuard."""
 
