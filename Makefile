@@ -103,6 +103,7 @@ goals: install  ## Hold the verdicts on jobs with known faults, and on real runs
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf
+	@test ! -x build/smdebug/bin/python || $(VENV)/python -m tests.perf.smdebug
 
 scale: install  ## Hold the sizing table against AWS's limits, and replay large jobs through the evaluator in memory
 	$(VENV)/python -m tests.scale.drain
