@@ -88,10 +88,11 @@ def test_given_timelines_that_no_sampler_takes_when_recorded_then_all_together_k
     folder, limit = objects_folder(str(tmp_path), "j", "n"), 40_000
     put(folder / "1.debug-output%2Fa.object", 5_000)
     faults = Faults()
-    logs = [
-        EventLog(lambda header, rank=rank: TimelineFile(Handover(folder, limit), f"rank{rank}", header), faults)
-        for rank in range(4)
-    ]
+
+    def log_of(rank: int) -> EventLog:
+        return EventLog(lambda header: TimelineFile(Handover(folder, limit), f"rank{rank}", header), faults)
+
+    logs = [log_of(rank) for rank in range(4)]
     for number in range(600):
         for log in logs:
             log.add(("Phases", "a", log.monotonic_ns(time.time_ns()), time.monotonic_ns(), "", number))

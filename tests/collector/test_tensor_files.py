@@ -65,7 +65,8 @@ def test_given_any_step_when_handed_over_then_its_files_lie_where_the_engine_loo
 
 
 def test_given_reductions_when_handed_over_then_the_engine_reads_one_of_each_tensor(tmp_path: Path) -> None:
-    entries = [Reductions(["a", "é/b"], ["min", "abs_mean"]), Entry("losses/loss", DTYPES["float64"], [1], 8)]
+    entries: list[Entry | Reductions] = [Reductions(["a", "é/b"], ["min", "abs_mean"])]
+    entries.append(Entry("losses/loss", DTYPES["float64"], [1], 8))
     line = step_line(step=7, mode="TRAIN", mode_step=7, worker="worker_0", at=1_800_000_000.0)
     numbers = struct.pack("<4fd", -1.0, 0.5, -2.0, 0.25, 3.0)
     (step,) = steps_of(written_to(tmp_path, (line, entries_line(entries), numbers)), ended=True)

@@ -130,7 +130,8 @@ def recorded_workers(recorder: "Recorder", loader: Any) -> Iterator[None]:
     """Have the workers that a loader of torch starts meanwhile record what they do."""
     is_changed, original = False, None
     try:
-        if getattr(loader, "num_workers", 0) and isinstance(loader, module("torch").utils.data.DataLoader):  # type: ignore[union-attr]
+        of_torch = module("torch.utils.data")
+        if of_torch is not None and isinstance(loader, of_torch.DataLoader) and loader.num_workers:
             original = loader.worker_init_fn
             loader.worker_init_fn = WorkerStart(original, recorder.as_owner_of_loaders())
             is_changed = True

@@ -106,11 +106,11 @@ def _faults(seen: SeenCollectors, now: float, *, final: bool) -> Iterator[CheckR
             f"GPUs that the driver has lost, or does not answer for: {listed(gone)}",
             "Look for XIDs in the node's kernel log (dmesg), and replace the node.",
         )
-    for field, what, advice in _LOSSES:
+    for field, noun, what, advice in _LOSSES:
         lost = {each.node: getattr(each, field) for each in seen.statuses if getattr(each, field)}
         if lost:
             nodes = listed([f"{node} {amount:,}" for node, amount in lost.items()])
-            yield COLLECTOR.warn(f"{sum(lost.values()):,} {what}: {nodes}", advice)
+            yield COLLECTOR.warn(f"{counted(sum(lost.values()), noun)} {what}: {nodes}", advice)
     errors = {f"{name}: {why}": None for each in seen.statuses for name, why in each.errors.items()}
     if errors:
         yield COLLECTOR.warn(f"its newest errors: {listed(list(errors))}", "See the job's log, and its role.")
@@ -118,11 +118,11 @@ def _faults(seen: SeenCollectors, now: float, *, final: bool) -> Iterator[CheckR
 
 _MORE_ROOM = "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away."
 _LOSSES = (
-    ("dropped_minutes", "minutes dropped, as the spool was full", _MORE_ROOM),
-    ("dropped_objects", "recordings dropped, as the spool was full", _MORE_ROOM),
-    ("lost_snapshots", "snapshots lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
-    ("missed_samples", "samples missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
-    ("failed_uploads", "uploads failed and were tried again", "Its role needs s3:PutObject on the output."),
+    ("dropped_minutes", "minute", "dropped, as the spool was full", _MORE_ROOM),
+    ("dropped_objects", "recording", "dropped, as the spool was full", _MORE_ROOM),
+    ("lost_snapshots", "snapshot", "lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
+    ("missed_samples", "sample", "missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
+    ("failed_uploads", "upload", "failed and tried again", "Its role needs s3:PutObject on the output."),
 )
 
 

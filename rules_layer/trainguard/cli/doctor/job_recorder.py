@@ -71,11 +71,11 @@ def _faults(seen: SeenRecorders) -> Iterator[CheckResult]:
     if seen.unread:
         what = listed([f"{name}: {why}" for name, why in seen.unread.items()])
         yield RECORDER.warn(f"not read: {what}", "Does the collector's version agree with this one's?")
-    for field, what, advice in _LOSSES:
+    for field, noun, what, advice in _LOSSES:
         lost = {f"{each.node} {each.process}": getattr(each, field) for each in seen.statuses if getattr(each, field)}
         if lost:
             processes = listed([f"{process}: {amount:,}" for process, amount in lost.items()])
-            yield RECORDER.warn(f"{sum(lost.values()):,} {what}: {processes}", advice)
+            yield RECORDER.warn(f"{counted(sum(lost.values()), noun)} {what}: {processes}", advice)
     left_out = {name: None for each in seen.statuses for name in each.tensors_left_out}
     if left_out:
         yield RECORDER.warn(
@@ -90,17 +90,20 @@ def _faults(seen: SeenRecorders) -> Iterator[CheckResult]:
 _LOSSES = (
     (
         "dropped_events",
-        "events dropped, as no sampler took them or the disk was full",
+        "event",
+        "dropped, as no sampler took them or the disk was full",
         "Is the collector's sampler running? Raise TRAINGUARD_SPOOL_MB, or set TRAINGUARD_SPOOL to a disk with space.",
     ),
     (
         "dropped_objects",
-        "files dropped, as the spool was full",
+        "file",
+        "dropped, as the spool was full",
         "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away.",
     ),
     (
         "skipped_tensor_steps",
-        "saved steps skipped, as the device had not copied the last ones",
+        "saved step",
+        "skipped, as the device had not copied the last ones",
         "Save tensors less often: watch(model, every=…).",
     ),
 )

@@ -54,7 +54,7 @@ def test_given_a_recorder_that_lost_nothing_when_looked_at_then_all_is_well(
         ({"dropped_objects": 2}, "2 files dropped, as the spool was full: algo-1 rank0w2: 2"),
         (
             {"skipped_tensor_steps": 1},
-            "1 saved steps skipped, as the device had not copied the last ones: algo-1 rank0w2: 1",
+            "1 saved step skipped, as the device had not copied the last ones: algo-1 rank0w2: 1",
         ),
         ({"tensors_left_out": ["a", "b"]}, "full tensors of a step were too many, left out: a; b"),
         ({"errors": {"watch": "ValueError: no\nmodel"}}, "their newest errors: watch: ValueError: no model"),
