@@ -116,13 +116,17 @@ class Handover:
         """Files that were deleted to make room."""
         return self._budget.dropped_objects + self._budget.dropped_minutes
 
+    def mark(self, pid: int) -> Path:
+        """Return the file that is there while a process may write."""
+        return self.folder / f"{pid}{WRITER}"
+
     def register(self) -> None:
         """Say that this process may write until it says otherwise, or is gone."""
-        (self.folder / f"{os.getpid()}{WRITER}").touch()
+        self.mark(os.getpid()).touch()
 
     def unregister(self) -> None:
         """Say that this process writes no more."""
-        (self.folder / f"{os.getpid()}{WRITER}").unlink(missing_ok=True)
+        self.mark(os.getpid()).unlink(missing_ok=True)
 
     def put(self, key: str, body: bytes) -> None:
         """Hand over an object by its key below the job's folder; raises OSError."""

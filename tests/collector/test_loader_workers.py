@@ -73,6 +73,7 @@ def run(start: WorkerStart, workers: int, batches: int) -> list[Any]:
 
 def test_given_workers_when_they_load_then_one_object_has_the_fetches_of_all_in_order(tmp_path: Path) -> None:
     folder = objects_folder(str(tmp_path), "run-1", "node-1")
+    Handover(folder, 1_000).register()
     results = run(WorkerStart(started, owner_in(folder)), workers=3, batches=4)
     assert sorted(results)[0][:2] == ([0, 10, 20, 30], "0")
     assert {number for _, number, _ in results} == {"0", "1", "2"}
@@ -82,6 +83,11 @@ def test_given_workers_when_they_load_then_one_object_has_the_fetches_of_all_in_
     assert set(events.table.workers.tolist()) == {pid for _, _, pid in results}
     assert (events.tally["bad_events"], list(events.table.ends_us)) == (0, sorted(events.table.ends_us))
     assert events.table.durations_us.min() >= 2_000
+
+
+def test_given_a_recorder_that_is_closed_when_its_workers_go_on_then_they_leave_nothing(tmp_path: Path) -> None:
+    run(WorkerStart(started, owner_in(tmp_path)), workers=1, batches=2)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_given_the_training_process_itself_when_a_loader_starts_no_process_then_it_is_left_as_it_is(

@@ -65,6 +65,7 @@ class _Worker:
         self._is_fetching = False
         self.faults = Faults()
         self._handover = Handover(Path(owner.folder), owner.max_bytes)
+        self._mark = self._handover.mark(owner.pid)
         self._log = EventLog(self._open, self.faults, origin_us=owner.origin_us)
 
     def record(self) -> None:
@@ -92,8 +93,15 @@ class _Worker:
 
         return timed
 
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether the training process still records: what comes later would lie in the spool for nobody."""
+        return self._mark.exists()
+
     def _add(self, began_ns: int) -> None:
         try:
+            if not self._is_wanted:
+                return
             arguments = f'{{"pid":{os.getpid()},"worker_id":{self._number},"batch":{self._batches}}}'
             self._batches += 1
             self._log.record((LABEL, NAME, began_ns, _clock(), arguments, self._number))
@@ -105,6 +113,8 @@ class _Worker:
 
     def _close(self) -> None:
         with suppress(Exception):
+            if not self._is_wanted:
+                return
             self._log.close()
             if self._log.dropped or self.faults.newest:
                 self._say_what_was_lost()

@@ -103,8 +103,12 @@ def _norm(torch: Any, rows: Any) -> Any:
 def _joined(torch: Any, pieces: Sequence[Any], needs: "frozenset[str]") -> "dict[str, Any]":
     """Return the parts of one tensor by those of its pieces."""
     by_piece = [_parts(torch, piece.unsqueeze(0), needs) for piece in pieces]
-    of_all = {name: torch.cat([parts[name] for parts in by_piece]).double() for name in needs}
-    sizes = torch.tensor([piece.numel() for piece in pieces], dtype=torch.float64, device=pieces[0].device)
+    device = pieces[0].device
+    wide = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+    of_all = {name: torch.cat([parts[name] for parts in by_piece]).to(wide) for name in needs}
+    # Filled on the device: numbers that are copied there would be waited for.
+    sizes = torch.full((len(pieces),), pieces[0].numel(), dtype=wide, device=device)
+    sizes[-1].fill_(pieces[-1].numel())
     found = {}
     for name in sorted(needs, key=lambda each: each.endswith("deviation")):  # it needs the mean
         values, kind = of_all[name], name.rpartition("_")[2]
