@@ -83,6 +83,7 @@ def read_trace(name: str, stream: ByteStream) -> Trace:
     with _without_collector():
         for events in splitter.batches(text_chunks(name, stream, tally)):
             sorter.add(events)
+            events.clear()  # else they are held until the next batch is decoded
     if not tally["events"] and (tally["truncated_gzip"] or tally["unreadable_events"] or tally["cut_off"]):
         raise KernelTraceError(name, "not one of its events is whole, expected a Chrome trace")
     return builder.build(_head(splitter.metadata))
