@@ -72,7 +72,7 @@ class Names:
     def of(self, values: Sequence[Any]) -> Ints:
         """Return the numbers of texts, or of what is shown as one."""
         try:
-            return np.array([self._known[value] for value in values], dtype=np.int64)
+            return np.fromiter(map(self._known.__getitem__, values), dtype=np.int64, count=len(values))
         except TypeError:  # a value that cannot be looked up
             return np.array([self.number(value) for value in values], dtype=np.int64)
 
