@@ -169,8 +169,8 @@ class RowBuilder:
 
     def extend(self, columns: Iterable[Ints]) -> None:
         """Add rows, column by column in the order of the fields of `Rows`."""
-        for (field, mine), values in zip(self._columns.items(), columns, strict=True):
-            mine.frombytes(values.astype(self._TYPES[field], copy=False).tobytes())
+        for mine, values in zip(self._columns.values(), columns, strict=True):
+            mine.frombytes(values.astype(mine.typecode, copy=False).tobytes())
 
     def build(self) -> Rows:
         """Return the rows."""

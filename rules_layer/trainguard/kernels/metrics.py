@@ -46,9 +46,9 @@ class RankMetrics:
     """What the rules and the document of a rank are made from; every stretch is clipped to the window.
 
     ``compute``, ``communication``, ``memory`` and ``busy`` are the stretches in which any GPU does this. The properties
-    in nanoseconds are the means over the GPUs that count. ``operator`` and ``operator_id`` are those that launched a GPU
-    row, as `find_operators` returns them. Stretches of the host, of which there are most, are found when they are asked
-    for, and not kept.
+    in nanoseconds are the means over the GPUs that count. ``operator`` and ``operator_id`` are those that launched a
+    GPU row, as `find_operators` returns them. Stretches of the host's calls and operators, of which there are most, are
+    found when they are asked for, and not kept.
     """
 
     trace: Trace
@@ -127,7 +127,7 @@ class RankMetrics:
         return part_ns / self.window.length if self.window.length else 0.0
 
     def classes(self) -> Iterator[dict[str, Spans]]:
-        """Yield what each GPU that counts does, and then the host, the first class first; the host alone without one."""
+        """Yield the stretches by class of each GPU that counts, with those of the host; once where no GPU counts."""
         host = {"runtime": self._calls(), "data_loader": self.loader, "cpu_op": self._operators()}
         counted = [gpu for gpu in self.gpus if gpu.counted]
         for gpu in counted:
