@@ -14,7 +14,7 @@ def step_parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, Ints]:
     """
     found = [breakdown(classes, start, end) for classes in metrics.classes()]
     parts: dict[str, Ints] = {
-        name: np.sum([each[name] for each in found], axis=0, dtype=np.int64) // len(found) for name in found[0]
+        name: np.stack([each[name] for each in found]).sum(axis=0, dtype=np.int64) // len(found) for name in found[0]
     }
     parts["other"] = end - start - sum(parts.values())
     return parts
