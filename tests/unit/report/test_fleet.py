@@ -359,7 +359,7 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     few = RuleRow(short.job, Finding("kernels/GpuGap", None, "Two steps."), Status.WARMING_UP, data_points=4)
     unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
     fired = found(slow, "kernels/LaunchBound")
-    facts = {"framework": "jax", "traces": 8, "gain_share": 0.25}
+    facts: dict[str, float | int | str | None] = {"framework": "jax", "traces": 8, "gain_share": 0.25}
     report = fleet_of(
         with_rows(slow, replace(fired, row=replace(fired.row, facts=facts)), quiet(slow, "kernels/GpuGap")),
         with_rows(fine, quiet(fine, "kernels/GpuGap")),

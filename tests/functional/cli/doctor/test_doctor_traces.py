@@ -21,7 +21,7 @@ def test_given_no_trace_when_looked_at_then_system_metrics_and_results_are_none(
     assert said == [(Level.OK, "no kernel traces below runs/bert/")]
 
 
-def test_given_traces_in_two_folders_when_one_was_not_met_then_it_is_named() -> None:
+def test_given_traces_in_two_folders_when_the_evaluator_does_not_know_one_then_it_is_named() -> None:
     written = (
         "rank0/n.pt.trace.json",
         "rank1/n.pt.trace.json",
@@ -30,7 +30,7 @@ def test_given_traces_in_two_folders_when_one_was_not_met_then_it_is_named() -> 
     )
     assert graded(*written, met=("", "profiler-output/x/")) == [
         (Level.OK, "4 kernel traces in 3 folders: runs/bert/, runs/bert/logs/, runs/bert/profiler-output/x/"),
-        (Level.WARN, "1 folder with kernel traces not met: runs/bert/logs/"),
+        (Level.WARN, "the evaluator does not know 1 folder with kernel traces: runs/bert/logs/"),
     ]
 
 
