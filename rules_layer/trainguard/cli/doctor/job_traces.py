@@ -85,8 +85,8 @@ def grade_traces(seen: SeenTraces, met: Set[str], root: ProfileRoot) -> Iterator
     if new and len(met) < MOST_FOLDERS:
         yield TRACES.warn(
             f"the evaluator does not know {counted(len(new), 'folder')} with kernel traces: {_named(new)}",
-            "They came before the job was known, or their messages did not arrive. Upload a trace of each folder again: "
-            "all of the folder are then judged.",
+            "Their traces came before the job was known, or their messages did not arrive. Upload one of each folder "
+            "again: all of the folder are then judged.",
         )
     for why, keys in sorted(seen.unread.items()):
         yield TRACES.warn(
