@@ -21,6 +21,7 @@ from tests.mutation.explained import explained
 from tests.mutation.mutants import Mutant, count_of, mutant_of
 from tests.mutation.reach import Reach
 from tests.mutation.runs import Outcome, run
+from tests.mutation.warm import Warm
 
 PACKAGE = Path("rules_layer/trainguard")
 ROOMS = tuple(
@@ -33,7 +34,7 @@ SHARED = ("numpy", "hypothesis", "boto3", "moto", "moto.dynamodb.models", "msgsp
 MOST_TESTS_S = 20.0
 """So much CPU time of tests, without a mutant, is spent on one."""
 
-PATIENCE_S = 60.0
+PATIENCE_S = 20.0
 SLOWER = 10.0
 """Tests time out after so many seconds, and so many times what they took when they were mapped."""
 
@@ -69,11 +70,14 @@ class Score:
         return f"{self._counts.total()} mutants: {counts}; score {self.percent:.1f} %"
 
 
+Runner = Callable[[Sequence[str], Mutant | None], Outcome]
+
+
 class Passing:
     """The tests that pass without any mutant, each tried once."""
 
-    def __init__(self, seconds: Callable[[Sequence[str]], float]) -> None:
-        self._seconds = seconds
+    def __init__(self, run: Runner) -> None:
+        self._run = run
         self._passed: dict[str, bool] = {}
 
     def of(self, tests: Sequence[str]) -> list[str]:
@@ -86,7 +90,7 @@ class Passing:
         return [test for test in tests if self._passed[test]]
 
     def _pass(self, tests: Sequence[str]) -> bool:
-        return run(tests, seconds=self._seconds(tests)) is Outcome.PASSED
+        return self._run(tests, None) is Outcome.PASSED
 
 
 def files() -> list[Path]:
@@ -107,23 +111,49 @@ def _map(tests: list[str]) -> int:
     return int(pytest.main([*options, *tests], plugins=[Cover(files())]))
 
 
+class Trial:
+    """Runs a mutant: at first in a process that has imported everything, and where it survives there in a fresh one.
+
+    What a function computed at import is not computed again in the first: only a finding counts there.
+    """
+
+    def __init__(self, known: Reached) -> None:
+        self._known = known
+        warm = Warm(TESTS)
+        self._ways: list[tuple[Runner, Passing]] = []
+        for way in (warm.run, run):
+            runner = self._runner(way)
+            self._ways.append((runner, Passing(runner)))
+
+    def of(self, mutant: Mutant, tests: Sequence[str]) -> Outcome | None:
+        """Return what became of it; None when no test that passes without it reaches it."""
+        outcome = None
+        for runner, passing in self._ways[1 if mutant.imported else 0 :]:
+            chosen = passing.of(tests)
+            outcome = runner(chosen, mutant) if chosen else None
+            if outcome in {Outcome.FAILED, Outcome.BROKEN, Outcome.TIMED_OUT}:
+                return outcome
+        return outcome
+
+    def _runner(self, way: Callable[..., Outcome]) -> Runner:
+        def runner(tests: Sequence[str], mutant: Mutant | None) -> Outcome:
+            seconds = PATIENCE_S + SLOWER * sum(self._known.seconds[test] for test in tests)
+            return way(tests, seconds=seconds, mutant=mutant)
+
+        return runner
+
+
 def _measure(seconds: float, seed: int, least: float, rooms: Sequence[str]) -> int:
     for name in SHARED:
         import_module(name)
     known = Reached.read()
     chosen = [file for file in files() if not rooms or file.relative_to(PACKAGE).parts[0] in rooms]
-    reach, score = Reach(known, files()), Score(explained())
-
-    def patience(tests: Sequence[str]) -> float:
-        return PATIENCE_S + SLOWER * sum(known.seconds[test] for test in tests)
-
-    passing, end = Passing(patience), time.monotonic() + seconds
+    reach, score, trial = Reach(known, files()), Score(explained()), Trial(known)
+    end = time.monotonic() + seconds
     for mutant in drawn(seed, chosen):
         if time.monotonic() > end:
             break
-        tests = passing.of(reach.tests_of(mutant, MOST_TESTS_S))
-        outcome = run(tests, seconds=patience(tests), mutant=mutant) if tests else None
-        _say(score.take(mutant, outcome))
+        _say(score.take(mutant, trial.of(mutant, reach.tests_of(mutant, MOST_TESTS_S))))
     _say(f"seed {seed}, {sum(map(count_of, chosen)):,} mutants in all. {score}")
     return int(score.percent < least)
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation.in_place import NotInPlaceError, replace
 from tests.mutation.mutants import Mutant
 from tests.mutation.plugin import put
 
 _POLL_S = 0.02
-_OPTIONS = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
+_OPTIONS = ("-q", "-x", "-p", "no:cacheprovider")
 BROKEN_IMPORT = 100
 """The exit code of a process in which a test file could not be imported, or a conftest.py."""
 
@@ -23,10 +24,14 @@ BROKEN_IMPORT = 100
 _ENDED = 101
 """That of one whose tests never ran."""
 
+_NOT_IN_PLACE = 102
+"""That of one in which a mutant could not take the place of functions."""
+
 
 class Outcome(Enum):
     """What came of a run."""
 
+    NOT_RUN = "not run"
     PASSED = "passed"
     FAILED = "found"
     BROKEN = "broke an import"
@@ -48,25 +53,32 @@ class _Collection:
         self.failed = self.failed or report.failed
 
 
-def run(tests: Sequence[str], *, seconds: float, mutant: Mutant | None = None) -> Outcome:
+def run(tests: Sequence[str], *, seconds: float, mutant: Mutant | None = None, imported: bool = False) -> Outcome:
     """Run tests until the first one fails, for so many seconds at most.
+
+    Where the package is ``imported``, the mutant takes the place of functions, else of the module.
 
     Raises
     ------
     NoResultError
         When pytest neither passed nor failed a test.
     """
-    code = _in_a_child(lambda: _pytest(tests, mutant), seconds)
+    code = _in_a_child(lambda: _pytest(tests, mutant, imported=imported), seconds)
     if code is None:
         return Outcome.TIMED_OUT
-    known = {0: Outcome.PASSED, 1: Outcome.FAILED, BROKEN_IMPORT: Outcome.BROKEN}
+    known = {0: Outcome.PASSED, 1: Outcome.FAILED, BROKEN_IMPORT: Outcome.BROKEN, _NOT_IN_PLACE: Outcome.NOT_RUN}
     if code not in known:
         raise NoResultError(f"pytest ended with {code} for {', '.join(tests[:3])}")
     return known[code]
 
 
-def _pytest(tests: Sequence[str], mutant: Mutant | None) -> int:
-    if mutant is not None:
+def _pytest(tests: Sequence[str], mutant: Mutant | None, *, imported: bool) -> int:
+    if mutant is not None and imported:
+        try:
+            replace(mutant)
+        except NotInPlaceError:
+            return _NOT_IN_PLACE
+    elif mutant is not None:
         put(mutant.file, mutant.source)
     collection = _Collection()
     # What tests print, and where they fail, is of no interest.
