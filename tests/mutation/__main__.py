@@ -10,7 +10,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -20,23 +20,30 @@ from tests.mutation.cover import Cover, Reached
 from tests.mutation.explained import explained
 from tests.mutation.mutants import Mutant, count_of, mutant_of
 from tests.mutation.reach import Reach
-from tests.mutation.runs import Outcome, run
-from tests.mutation.warm import Warm
+from tests.mutation.runs import Outcome
+from tests.mutation.trial import Trial
 
 PACKAGE = Path("rules_layer/trainguard")
 ROOMS = tuple(
     str(PACKAGE / room) for room in ("engine/", "families/", "rules/", "actions/", "state/", "adapters/dynamodb_")
 )
-TESTS = ("tests/unit", "tests/functional", "tests/property", "tests/families", "tests/faults")
+TESTS = (
+    "tests/unit",
+    "tests/functional",
+    "tests/property",
+    "tests/families",
+    "tests/faults",
+    "tests/answers",
+    "tests/training",
+)
 SHARED = ("numpy", "hypothesis", "boto3", "moto", "moto.dynamodb.models", "msgspec", "jinja2", "aws_lambda_powertools")
 """What the process imports before it forks: the package itself is imported with the mutant in it."""
 
 MOST_TESTS_S = 20.0
 """So much CPU time of tests, without a mutant, is spent on one."""
 
-PATIENCE_S = 20.0
-SLOWER = 10.0
-"""Tests time out after so many seconds, and so many times what they took when they were mapped."""
+SHOWN_EACH = 50
+"""Mutants after which the score so far is shown."""
 
 LEAST_PERCENT = 90.0
 
@@ -70,29 +77,6 @@ class Score:
         return f"{self._counts.total()} mutants: {counts}; score {self.percent:.1f} %"
 
 
-Runner = Callable[[Sequence[str], Mutant | None], Outcome]
-
-
-class Passing:
-    """The tests that pass without any mutant, each tried once."""
-
-    def __init__(self, run: Runner) -> None:
-        self._run = run
-        self._passed: dict[str, bool] = {}
-
-    def of(self, tests: Sequence[str]) -> list[str]:
-        """Return those of some tests that pass."""
-        fresh = [test for test in tests if test not in self._passed]
-        if fresh and self._pass(fresh):
-            self._passed.update(dict.fromkeys(fresh, True))
-        else:
-            self._passed.update({test: self._pass([test]) for test in fresh})
-        return [test for test in tests if self._passed[test]]
-
-    def _pass(self, tests: Sequence[str]) -> bool:
-        return self._run(tests, None) is Outcome.PASSED
-
-
 def files() -> list[Path]:
     """Return the modules that are mutated."""
     found = sorted(file for file in PACKAGE.rglob("*.py") if str(file).startswith(ROOMS) and file.name != "__init__.py")
@@ -111,49 +95,18 @@ def _map(tests: list[str]) -> int:
     return int(pytest.main([*options, *tests], plugins=[Cover(files())]))
 
 
-class Trial:
-    """Runs a mutant: at first in a process that has imported everything, and where it survives there in a fresh one.
-
-    What a function computed at import is not computed again in the first: only a finding counts there.
-    """
-
-    def __init__(self, known: Reached) -> None:
-        self._known = known
-        warm = Warm(TESTS)
-        self._ways: list[tuple[Runner, Passing]] = []
-        for way in (warm.run, run):
-            runner = self._runner(way)
-            self._ways.append((runner, Passing(runner)))
-
-    def of(self, mutant: Mutant, tests: Sequence[str]) -> Outcome | None:
-        """Return what became of it; None when no test that passes without it reaches it."""
-        outcome = None
-        for runner, passing in self._ways[1 if mutant.imported else 0 :]:
-            chosen = passing.of(tests)
-            outcome = runner(chosen, mutant) if chosen else None
-            if outcome in {Outcome.FAILED, Outcome.BROKEN, Outcome.TIMED_OUT}:
-                return outcome
-        return outcome
-
-    def _runner(self, way: Callable[..., Outcome]) -> Runner:
-        def runner(tests: Sequence[str], mutant: Mutant | None) -> Outcome:
-            seconds = PATIENCE_S + SLOWER * sum(self._known.seconds[test] for test in tests)
-            return way(tests, seconds=seconds, mutant=mutant)
-
-        return runner
-
-
 def _measure(seconds: float, seed: int, least: float, rooms: Sequence[str]) -> int:
     for name in SHARED:
         import_module(name)
     known = Reached.read()
     chosen = [file for file in files() if not rooms or file.relative_to(PACKAGE).parts[0] in rooms]
-    reach, score, trial = Reach(known, files()), Score(explained()), Trial(known)
+    reach, score, trial = Reach(known, files()), Score(explained()), Trial(known.seconds, TESTS)
     end = time.monotonic() + seconds
-    for mutant in drawn(seed, chosen):
+    for number, mutant in enumerate(drawn(seed, chosen), 1):
         if time.monotonic() > end:
             break
         _say(score.take(mutant, trial.of(mutant, reach.tests_of(mutant, MOST_TESTS_S))))
+        _say(None if number % SHOWN_EACH else str(score))
     _say(f"seed {seed}, {sum(map(count_of, chosen)):,} mutants in all. {score}")
     return int(score.percent < least)
 

@@ -37,7 +37,7 @@ file, test = Path("rules_layer/trainguard/actions/ceiling.py"), sys.argv[1]
 def result(source=None, name=test):
     mutant = None if source is None else Mutant(file, "", range(1), True, frozenset(), "", source)
     try:
-        return run([name], seconds=2.0 if source and "while" in source else 60.0, mutant=mutant).name
+        return run([name], seconds=2.0 if source and "while" in source else 60.0, mutant=mutant).outcome.name
     except NoResultError:
         return "NONE"
 
@@ -55,8 +55,8 @@ warm = Warm([test])
 found = [mutant_of(file, number) for number in range(count_of(file))]
 inside, outside = (next(each for each in found if each.imported is imported) for imported in (False, True))
 for mutant in (None, inside, outside, None):
-    print(warm.run([test], seconds=60.0, mutant=mutant).name)
-print(warm.run([test + "::test_gone"], seconds=60.0).name)
+    print(warm.run([test], seconds=60.0, mutant=mutant).outcome.name)
+print(warm.run([test + "::test_gone"], seconds=60.0).outcome.name)
 """
 LIMITED = (
     "from trainguard.actions.ceiling import admit\n\n"

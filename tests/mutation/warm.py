@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.mutants import Mutant
-from tests.mutation.runs import NoResultError, Outcome, run
+from tests.mutation.runs import Ended, NoResultError, Outcome, run
 
 
 class Warm:
@@ -26,10 +26,11 @@ class Warm:
             os._exit(0)
         theirs.close()
 
-    def run(self, tests: Sequence[str], *, seconds: float, mutant: Mutant | None = None) -> Outcome:
+    def run(self, tests: Sequence[str], *, seconds: float, mutant: Mutant | None = None) -> Ended:
         """Run tests, with a mutant in the place of functions; ``NOT_RUN`` when it is of none, or gives no result."""
         self._connection.send((list(tests), seconds, mutant))
-        return Outcome(self._connection.recv())
+        ended: Ended = self._connection.recv()
+        return ended
 
 
 def _serve(connection: Connection, tests: Sequence[str]) -> None:
@@ -42,7 +43,6 @@ def _serve(connection: Connection, tests: Sequence[str]) -> None:
             sys.stdout.flush()
             return
         try:
-            outcome = run(asked, seconds=seconds, mutant=mutant, imported=True)
+            connection.send(run(asked, seconds=seconds, mutant=mutant, imported=True))
         except NoResultError:
-            outcome = Outcome.NOT_RUN
-        connection.send(outcome.value)
+            connection.send(Ended(Outcome.NOT_RUN))
