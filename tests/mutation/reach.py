@@ -9,6 +9,10 @@ from tests.mutation.cover import Reached
 from tests.mutation.mutants import Mutant, users
 
 
+COMPARING = "tests/answers/"
+"""Tests that compare all that comes out, and not what one of them is about."""
+
+
 class Reach:
     """Chooses tests by the map.
 
@@ -45,9 +49,10 @@ class Reach:
             test for test in self._known.seconds if _module(mutant.file) in imports_of(Path(test.partition("::")[0]))
         )
 
-    def _likelihood(self, module: str, test: str) -> tuple[bool, float]:
-        """Order tests: those whose own file imports the mutant's module first, then the fast ones."""
-        return module not in imports_of(Path(test.partition("::")[0])), self._known.seconds[test]
+    def _likelihood(self, module: str, test: str) -> tuple[bool, bool, float]:
+        """Order tests: those whose own file imports the mutant's module, those that compare all, and the fast ones."""
+        is_own = module in imports_of(Path(test.partition("::")[0]))
+        return not is_own, not test.startswith(COMPARING), self._known.seconds[test]
 
     def _users(self, file: Path, names: frozenset[str]) -> frozenset[str]:
         lines = frozenset[int]().union(*(users(file).get(name, frozenset()) for name in names))
