@@ -26,8 +26,6 @@ from trainguard_collector import Recorder
 from trainguard_collector.objects import objects_folder
 from trainguard_collector.outgoing import Outgoing
 
-STEPS = 12_000
-BLOCKS = 6
 LAYERS = 120
 INTERVAL = 100
 EVERYTHING = ("gradients", "weights", "biases", "activations", "relu_input", "relu_output")
@@ -204,10 +202,10 @@ def tensor_bound(job: Job, spool: Path, hooks_s: float) -> Bound:
     return of_median(f"tensors of {job.title}, every {INTERVAL} steps", "% of a step", shares, job.most)
 
 
-def repeated(measure: Callable[[], float]) -> list[float]:
-    """Return some measurements after one that is not kept."""
+def repeated(measure: Callable[[], float], times: int) -> list[float]:
+    """Return measurements after one that is not kept."""
     measure()
-    return [measure() for _ in range(BLOCKS)]
+    return [measure() for _ in range(times)]
 
 
 def main() -> int:
@@ -221,8 +219,9 @@ def main() -> int:
             TRAINGUARD_JOB="bench",
             TRAINGUARD_NODE="node",
         )
-        found = [of_median("a step with three phases and a wait", "µs", repeated(lambda: step_us(2_000)), MOST_STEP_US)]
-        hooks = repeated(lambda: attached_us(2_000))
+        steps = repeated(lambda: step_us(2_000), 25)
+        found = [of_median("a step with three phases and a wait", "µs", steps, MOST_STEP_US)]
+        hooks = repeated(lambda: attached_us(150), 60)
         found.append(of_median("model, backward pass and optimizer timed by hooks", "µs a step", hooks, MOST_STEP_US))
         hooks_s = (statistics.median(hooks) + found[0].median) / 1e6
         found += [tensor_bound(job, spool, hooks_s) for job in jobs()]
