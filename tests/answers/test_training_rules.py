@@ -66,7 +66,11 @@ def _judgements(rule: str, steps: Sequence[StepView], given: Mapping[str, Any]) 
 
 def _plain(result: RuleResult) -> dict[str, Any]:
     said = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in {"details", "measure"}}
-    given = {name: value for name, value in said.items() if value is not None and value != () and value is not False}
+    given = {
+        name: value
+        for name, value in said.items()
+        if value is not None and value is not False and value not in ((), {})
+    }
     measure = None if result.measure is None else f"{result.measure.what} {result.measure.unit}"
     return {**given, "measure": measure, "details": result.plain_details}
 
