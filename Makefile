@@ -123,8 +123,8 @@ bench-hta: install  ## Measure HolisticTraceAnalysis beside the reader of kernel
 bench-smdebug: install  ## Measure smdebug beside the reader of debug-output; installs it below build
 	$(VENV)/python -m tests.perf.smdebug
 
-snapshot: install  ## Accept the template, and the report's pictures, as they are now
-	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py
+snapshot: install  ## Accept the template, the pictures and the recorded answers as they are now
+	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py tests/answers
 
 reference: install  ## Write the reference of the command line, docs/reference/cli.md, from its help
 	$(VENV)/python -m docs.site.reference

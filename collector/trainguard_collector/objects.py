@@ -26,8 +26,14 @@ from trainguard_collector.budget import OBJECT, PLAIN, TENSORS, Budget
 TIMELINE = ".timeline"
 WRITER, DRAFT, STREAM = ".writer", ".draft", ".stream"
 _WRITABLE = 0o200
-LARGEST_TIMELINE = 16 * 1024 * 1024
-"""A timeline that nobody takes grows no further."""
+LARGEST_TIMELINE = 8 * 1024 * 1024
+"""A timeline that nobody takes grows no further: twice what a sampler lets it grow to."""
+
+ROOM_STEP = 256 * 1024
+"""Each time that a timeline has grown by so much, there must be room for it in the spool."""
+
+SHARED = "w"
+"""Ends the name of a process that stands for several: the workers of one training process's loaders."""
 
 _LONGEST_NAME = 250
 
@@ -40,10 +46,10 @@ def objects_folder(spool: str, job: str, node: str) -> Path:
 class TimelineFile:
     """The file that a process appends its events to; a new one begins when the sampler has taken the last."""
 
-    def __init__(self, folder: Path, process: str, header: Callable[[], bytes]) -> None:
-        self._folder, self._process, self._header = folder, process, header
+    def __init__(self, handover: "Handover", process: str, header: Callable[[], bytes]) -> None:
+        self._handover, self._process, self._header = handover, process, header
         self._file: Optional[int] = None
-        self._end = 0
+        self._end = self._room = 0
 
     def append(self, lines: bytes) -> bool:
         """Append whole lines; whether they were taken. False: the sampler reads the file, try again later.
@@ -51,7 +57,7 @@ class TimelineFile:
         Raises
         ------
         OSError
-            When the disk does not take them, or the file has grown to its limit.
+            When the disk does not take them, the file has grown to its limit, or the spool is full.
         """
         for _ in range(2):
             if self._file is None:
@@ -75,16 +81,20 @@ class TimelineFile:
             self._file = None
 
     def _open(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = self._handover.folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = f"{time.time_ns()}.{self._process}.{os.getpid()}{TIMELINE}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-        self._file, self._end = os.open(self._folder / name, flags, 0o600), 0
+        self._file, self._end, self._room = os.open(folder / name, flags, 0o600), 0, 0
         self._write(self._header())
 
     def _write(self, lines: bytes) -> None:
         assert self._file is not None  # noqa: S101 - the caller has opened it
         if self._end + len(lines) > LARGEST_TIMELINE:
             raise OSError(f"a timeline has {self._end:,} bytes, and nothing takes it")
+        if self._end + len(lines) > self._room:
+            self._handover.make_room(len(lines))
+            self._room = self._end + max(ROOM_STEP, len(lines))
         written = os.write(self._file, lines)
         if written != len(lines):
             with suppress(OSError):
@@ -97,7 +107,7 @@ class Handover:
     """Puts whole objects into the folder; bounded, the oldest dropped first."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
-        self._folder, self._max_bytes = folder, max_bytes
+        self.folder, self._max_bytes = folder, max_bytes
         self._budget = Budget(folder, max_bytes, counts_each_time=True)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -106,13 +116,17 @@ class Handover:
         """Files that were deleted to make room."""
         return self._budget.dropped_objects + self._budget.dropped_minutes
 
+    def mark(self, pid: int) -> Path:
+        """Return the file that is there while a process may write."""
+        return self.folder / f"{pid}{WRITER}"
+
     def register(self) -> None:
         """Say that this process may write until it says otherwise, or is gone."""
-        (self._folder / f"{os.getpid()}{WRITER}").touch()
+        self.mark(os.getpid()).touch()
 
     def unregister(self) -> None:
         """Say that this process writes no more."""
-        (self._folder / f"{os.getpid()}{WRITER}").unlink(missing_ok=True)
+        self.mark(os.getpid()).unlink(missing_ok=True)
 
     def put(self, key: str, body: bytes) -> None:
         """Hand over an object by its key below the job's folder; raises OSError."""
@@ -120,8 +134,8 @@ class Handover:
 
     def put_to_compress(self, key: str, path: Path) -> None:
         """Hand over a file, which is moved, and compressed by the sampler; raises OSError."""
-        self._make_room(path.stat().st_size)
-        path.replace(self._folder / f"{object_name(key)[: -len(OBJECT)]}{PLAIN}")
+        self.make_room(path.stat().st_size)
+        path.replace(self.folder / f"{object_name(key)[: -len(OBJECT)]}{PLAIN}")
 
     def put_tensors(self, worker: str, parts: "tuple[bytes, ...]") -> None:
         """Hand over the tensors of a step; raises OSError."""
@@ -129,20 +143,21 @@ class Handover:
 
     def draft(self, name: str) -> Path:
         """Return a path for a file that is written here and handed over by `put_to_compress`."""
-        return self._folder / f"{os.getpid()}.{name}{DRAFT}"
+        return self.folder / f"{os.getpid()}.{name}{DRAFT}"
 
     def _write(self, name: str, parts: "tuple[bytes, ...]") -> None:
-        self._make_room(sum(map(len, parts)))
-        draft = self._folder / f"{name}{DRAFT}"
+        self.make_room(sum(map(len, parts)))
+        draft = self.folder / f"{name}{DRAFT}"
         try:
             with draft.open("wb") as file:
                 file.writelines(parts)
-            draft.replace(self._folder / name)
+            draft.replace(self.folder / name)
         except OSError:
             draft.unlink(missing_ok=True)
             raise
 
-    def _make_room(self, more: int) -> None:
+    def make_room(self, more: int) -> None:
+        """Make room for so many bytes, the oldest files dropped first; raises OSError where that is not enough."""
         if not self._budget.make_room(more):
             raise OSError(f"{more:,} bytes are too many for a spool of {self._max_bytes:,}")
 

@@ -16,6 +16,7 @@ from trainguard_collector.budget import OBJECT, PLAIN, TENSORS, Budget
 from trainguard_collector.layout import timeline_key
 from trainguard_collector.objects import (
     DRAFT,
+    SHARED,
     STREAM,
     TIMELINE,
     WRITER,
@@ -70,9 +71,16 @@ class Outgoing:
         if self._budget is not None:
             self._budget.forget()
         with self._lock:
+            shared: dict[str, list[Path]] = {}
             for kind in (TIMELINE, TENSORS, PLAIN):
                 for path in sorted(self._folder.glob(f"*{kind}")):
-                    self._guarded(path, final)
+                    process = path.name.split(".")[1]
+                    if kind == TIMELINE and process.endswith(SHARED):
+                        shared.setdefault(process, []).append(path)
+                    else:
+                        self._guarded(path, final)
+            for paths in shared.values():
+                self._take_together(paths, final)
             for path in self._folder.glob(f"*{DRAFT}"):
                 with suppress(OSError):
                     if time.time() - path.stat().st_mtime > _STALE_DRAFT_S:
@@ -117,28 +125,66 @@ class Outgoing:
             self.faults[kind[1:]] = f"{type(fault).__name__}: {fault}"[:300]
             path.unlink(missing_ok=True)
 
+    def _take_together(self, paths: "list[Path]", final: bool) -> None:
+        """Take the timelines of several processes of one name as one object, each minute: workers come and go."""
+        try:
+            sizes = [path.stat().st_size for path in paths]
+            ages_s = [time.time() - _number(path.name.split(".")[0]) / 1e9 for path in paths]
+            if not final and max(ages_s) < ROTATE_S and sum(sizes) < ROTATE_BYTES:
+                return
+            by_origin: dict[int, list[tuple[Path, bytes]]] = {}
+            for path in paths:
+                self._withdraw(path, by_origin)
+            for taken in by_origin.values():
+                process, together = _process_of(taken[0][0]), together_in_order([body for _, body in taken])
+                if self._put_timeline(process, together, [path for path, _ in taken]):
+                    self._note("framework")
+        except FileNotFoundError:
+            return  # another sampler made room
+        except OSError as fault:
+            self.faults[TIMELINE[1:]] = f"{type(fault).__name__}: {fault}"[:300]
+
+    def _withdraw(self, path: Path, by_origin: "dict[int, list[tuple[Path, bytes]]]") -> None:
+        """Take one of several timelines; one that cannot be read is deleted, so that it holds up no other."""
+        try:
+            _process_of(path)
+            with path.open("rb") as file:
+                if withdraw(file.fileno()):
+                    body = file.read()
+                    by_origin.setdefault(_origin_us(body), []).append((path, body))
+        except OSError:
+            raise
+        except Exception as fault:
+            self.faults[TIMELINE[1:]] = f"{type(fault).__name__}: {fault}"[:300]
+            path.unlink(missing_ok=True)
+
+    def _put_timeline(self, process: str, body: bytes, paths: "list[Path]") -> bool:
+        """Make an object of lines and delete the files that they are of; False where there is no room."""
+        found = timeline_object(body)
+        if found is not None:
+            content, end_us = found
+            if not self._has_room(len(content) - len(body)):
+                for path in paths:
+                    self._drop(path)
+                return False
+            # The name is the order of a process's objects.
+            end_us = self._ends_us[process] = max(end_us, self._ends_us.get(process, 0) + 1)
+            self._write(timeline_key(process, self._node, end_us), content)
+        for path in paths:
+            path.unlink()
+        return True
+
     def _take(self, path: Path, final: bool) -> None:
-        began, process, pid = path.name[: -len(TIMELINE)].split(".")
-        if not _PROCESS.fullmatch(process):
-            raise ValueError(f"{process!r} names no process")
+        began, _, pid = path.name[: -len(TIMELINE)].split(".")
+        process = _process_of(path)
         due = final or time.time() - int(began) / 1e9 >= ROTATE_S or not _runs(_number(pid))
         with path.open("rb") as file:
             if not due and os.fstat(file.fileno()).st_size < ROTATE_BYTES:
                 return
             if not withdraw(file.fileno()):
                 return
-            body = file.read()
-            found = timeline_object(body)
-            if found is not None:
-                content, end_us = found
-                if not self._has_room(len(content) - len(body)):
-                    self._drop(path)
-                    return
-                # The name is the order of a process's objects.
-                end_us = self._ends_us[process] = max(end_us, self._ends_us.get(process, 0) + 1)
-                self._write(timeline_key(process, self._node, end_us), content)
-            path.unlink()
-        self._note("framework")
+            if self._put_timeline(process, file.read(), [path]):
+                self._note("framework")
 
     def _has_room(self, more: int) -> bool:
         return self._budget is None or self._budget.make_room(max(more, 0))
@@ -174,18 +220,47 @@ def _compress(path: Path) -> None:
     path.unlink()
 
 
+def together_in_order(bodies: "list[bytes]") -> bytes:
+    """Return the lines of timelines of one origin: what names things first, then events as they ended.
+
+    A last line that is not whole is left out.
+    """
+    names: dict[bytes, None] = dict.fromkeys(bodies[0].splitlines()[:1])
+    events = []
+    for body in bodies:
+        for line in body[: body.rfind(b",\n") + 1].splitlines()[1:]:
+            times = _TIMES.search(line)
+            if times is None:
+                names[line] = None
+            else:
+                events.append((int(times[1]) + int(times[2]), line))
+    events.sort(key=lambda event: event[0])
+    return b"\n".join([*names, *(line for _, line in events), b""])
+
+
+def _process_of(path: Path) -> str:
+    process = path.name.split(".")[1]
+    if not _PROCESS.fullmatch(process):
+        raise ValueError(f"{process!r} names no process")
+    return process
+
+
 def timeline_object(body: bytes) -> "Optional[tuple[bytes, int]]":
     """Return a timeline's lines as an object, and the end of its last event in epoch microseconds; None without events.
 
     The first line names the time that all others are relative to. A last line that is not whole is left out.
     """
     whole = body[: body.rfind(b",\n") + 1]
-    first = whole[: whole.find(b"\n")].rstrip(b",")
     ends = [int(begin) + int(duration) for begin, duration in _TIMES.findall(whole)]
     if not ends:
         return None
-    origin = int(json.loads(first)["args"]["start_time_since_epoch_in_micros"])
-    return b"[\n" + whole.rstrip(b",") + b"\n]", origin + max(ends)
+    return b"[\n" + whole.rstrip(b",") + b"\n]", _origin_us(body) + max(ends)
+
+
+def _origin_us(body: bytes) -> int:
+    """Return what the times of a timeline are relative to, by its first line."""
+    first = body[: body.find(b"\n")].rstrip(b",")
+    return int(json.loads(first)["args"]["start_time_since_epoch_in_micros"])
 
 
 def _number(text: str) -> int:

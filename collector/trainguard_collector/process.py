@@ -145,27 +145,34 @@ class Sampler:
             self._note_status(at)
 
     def _note_status(self, at: float, **more: Any) -> None:
+        """Have the status object sent after what waits now: the counts in it are those of that moment."""
         identity = self._settings.identity
-        body = status_object(
-            self._settings,
-            self._started_at,
-            at,
-            gpus=len(self._accelerators),
-            lost_gpus=self._accelerators.lost,
-            absent={**self._host.faults, **dict(self._accelerators.faults)},
-            sent_minutes=self._sender.sent_minutes,
-            sent_objects=self._sender.sent_objects,
-            streams=sorted(self._outgoing.streams),
-            dropped_minutes=self._spool.dropped_minutes,
-            dropped_objects=self._spool.budget.dropped_objects,
-            sent_leftovers=self._sender.sent_leftovers,
-            lost_snapshots=self._spool.lost_snapshots,
-            missed_samples=self._missed,
-            failed_uploads=self._sender.failures,
-            errors={**self._errors, **self._sender.faults, **self._outgoing.faults},
-            **more,
-        )
+        sampled = {
+            "gpus": len(self._accelerators),
+            "lost_gpus": self._accelerators.lost,
+            "absent": {**self._host.faults, **dict(self._accelerators.faults)},
+        }
+
+        def body(_: Place) -> bytes:
+            return status_object(self._settings, self._started_at, at, **sampled, **self._counts(), **more)
+
         self._sender.note(status_key(identity.job, identity.node), body)
+
+    def _counts(self) -> "dict[str, Any]":
+        """Return what was sent and what was lost until now."""
+        sender, spool = self._sender, self._spool
+        return {
+            "sent_minutes": sender.sent_minutes,
+            "sent_objects": sender.sent_objects,
+            "streams": sorted(self._outgoing.streams),
+            "dropped_minutes": spool.dropped_minutes,
+            "dropped_objects": spool.budget.dropped_objects,
+            "sent_leftovers": sender.sent_leftovers,
+            "lost_snapshots": spool.lost_snapshots,
+            "missed_samples": self._missed,
+            "failed_uploads": sender.failures,
+            "errors": {**self._errors, **sender.faults, **self._outgoing.faults},
+        }
 
     def _finish(self) -> None:
         outcome = outcome_of(self._parent.outcome)

@@ -6,9 +6,10 @@ The sampler makes frames of them, of which neither numpy nor protobuf is needed.
 
 import json
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Union
 
 from trainguard_collector.objects import DRAFT, object_name
 
@@ -23,6 +24,8 @@ _FOOTER = struct.pack("<I", 0x062DC0B3)
 """The hook writes this constant in place of the payload's checksum."""
 
 _COPY_BYTES = 1024 * 1024
+_NAME = b"name"
+"""Stands where the tensor's name is, in parts of a frame."""
 
 
 class Entry(NamedTuple):
@@ -34,15 +37,38 @@ class Entry(NamedTuple):
     size: int
 
 
+class Reductions(NamedTuple):
+    """Reductions of tensors: a float32 for each name and kind, name by name; the hook makes a tensor of each.
+
+    One of these stands for many of `Entry`: a training process writes few words for many numbers.
+    """
+
+    names: "list[str]"
+    kinds: "list[str]"
+
+    def entries(self) -> "list[Entry]":
+        """Return an entry for each number."""
+        kinds = [f"smdebug/reductions/{kind}/" for kind in self.kinds]
+        return [Entry(kind + name, DTYPES["float32"], [1], 4) for name in self.names for kind in kinds]
+
+
 def step_line(*, step: int, mode: str, mode_step: int, worker: str, at: float) -> bytes:
     """Return the first line of what a training process hands over; ``at`` in epoch seconds."""
     named = {"step": step, "mode": mode, "mode_step": mode_step, "worker": worker, "at": at}
     return json.dumps(named).encode() + b"\n"
 
 
-def entries_line(entries: "list[Entry]") -> bytes:
+def entries_line(entries: "Sequence[Union[Entry, Reductions]]") -> bytes:
     """Return the second line: the tensors, in the order of their bytes."""
     return json.dumps(entries).encode() + b"\n"
+
+
+def _entries(line: bytes) -> "list[Entry]":
+    """Return the tensors that a second line names."""
+    found: list[Entry] = []
+    for each in json.loads(line):
+        found += Reductions(*each).entries() if len(each) == len(Reductions._fields) else [Entry(*each)]
+    return found
 
 
 def encode_step(path: Path) -> None:
@@ -55,7 +81,7 @@ def encode_step(path: Path) -> None:
     """
     with path.open("rb") as file:
         about = json.loads(file.readline())
-        entries = [Entry(*each) for each in json.loads(file.readline())]
+        entries = _entries(file.readline())
         step, worker = int(about["step"]), str(about["worker"])
         if sum(entry.size for entry in entries) != path.stat().st_size - file.tell():
             raise ValueError(f"step {step} has other bytes than its tensors")
@@ -63,10 +89,10 @@ def encode_step(path: Path) -> None:
         target = path.parent / object_name(f"debug-output/{events}")
         draft = target.with_suffix(DRAFT)
         with draft.open("wb") as out:
-            payload = [_write_frame(out, file, about, entry) for entry in entries]
+            payload = _write_frames(out, file, entries, about)
         draft.replace(target)
     meta = {"mode": about["mode"], "mode_step": about["mode_step"], "event_file_name": events}
-    index = json.dumps({"meta": meta, "tensor_payload": payload, "shape_payload": []}).encode()
+    index = f'{{"meta": {json.dumps(meta)}, "tensor_payload": [{payload}], "shape_payload": []}}'.encode()
     target = path.parent / object_name(f"debug-output/index/{step // 1000:09d}/{step:012d}_{worker}.json")
     draft = target.with_suffix(DRAFT)
     draft.write_bytes(index)
@@ -74,30 +100,62 @@ def encode_step(path: Path) -> None:
     path.unlink()
 
 
-def _write_frame(out: BinaryIO, source: BinaryIO, about: "dict[str, Any]", entry: Entry) -> "dict[str, Any]":
-    """Write one frame: length, its checksum, an Event with one tensor, footer; return its entry of the index."""
-    tag = entry.name.encode()
-    sizes = b"".join(_field(2, _number(1, n) + _field(2, b"%b_%d" % (tag, n))) for n in entry.shape)
-    before_content = _number(1, entry.dtype) + _field(2, sizes) + _varint(4 << 3 | 2) + _varint(entry.size)
-    tensor_length = len(before_content) + entry.size
-    plugins = _plugins(MODES[about["mode"]], str(int(about["mode_step"])))
-    head = _field(1, tag) + _varint(8 << 3 | 2) + _varint(tensor_length) + before_content
-    value_length = len(head) + entry.size + len(plugins)
-    head = _varint(1 << 3 | 2) + _varint(value_length) + head
-    summary_length = len(head) + entry.size + len(plugins)
+def _write_frames(out: BinaryIO, source: BinaryIO, entries: "list[Entry]", about: "dict[str, Any]") -> str:
+    """Write a frame for each tensor: length, its checksum, an Event, footer; return their entries of the index."""
     step = int(about["step"])
     start = b"\x09" + struct.pack("<d", float(about["at"])) + (_number(2, step) if step else b"")
-    head = start + _varint(5 << 3 | 2) + _varint(summary_length) + head
-    length = len(head) + entry.size + len(plugins)
-    began = out.tell()
-    out.write(_header(length) + head)
-    left = entry.size
-    while left:
-        piece = source.read(min(left, _COPY_BYTES))
-        out.write(piece)
-        left -= len(piece)
-    out.write(plugins + _FOOTER)
-    return {"tensorname": entry.name, "start_idx": began, "length": length + 16}
+    plugins = _plugins(MODES[about["mode"]], str(int(about["mode_step"])))
+    heads: dict[tuple[int, int, int, tuple[int, ...]], tuple[int, tuple[bytes, ...]]] = {}
+    after, quoted, began = plugins + _FOOTER, json.encoder.encode_basestring_ascii, 0
+    lines = []
+    for entry in entries:
+        tag = entry.name.encode()
+        kind = len(tag), entry.size, entry.dtype, tuple(entry.shape)
+        found = heads.get(kind)
+        if found is None:
+            found = heads[kind] = _head(*kind, start, len(plugins))
+        length, around = found
+        out.write(tag.join(around))
+        left = entry.size
+        while left:
+            piece = source.read(min(left, _COPY_BYTES))
+            out.write(piece)
+            left -= len(piece)
+        out.write(after)
+        lines.append(f'{{"tensorname": {quoted(entry.name)}, "start_idx": {began}, "length": {length}}}')
+        began += length
+    return ", ".join(lines)
+
+
+def _head(
+    tag: int, size: int, dtype: int, shape: "tuple[int, ...]", start: bytes, plugins: int
+) -> "tuple[int, tuple[bytes, ...]]":
+    """Return a frame's length, and what lies around the tensor's name in all that comes before its bytes.
+
+    Frames of tensors of one kind differ in the name alone. ``tag`` and ``size`` are bytes of the name and the tensor.
+    """
+    names = [_part(2, [_number(1, n), *_part(2, [_NAME, b"_%d" % n], tag)], tag) for n in shape]
+    dimensions = _part(2, [part for each in names for part in each], tag)
+    tensor = [_number(1, dtype), *dimensions, _varint(4 << 3 | 2) + _varint(size)]
+    value = _part(1, [*_part(1, [_NAME], tag), *_part(8, tensor, tag, size)], tag, size + plugins)
+    event = [start, *_part(5, value, tag, size + plugins)]
+    length = _length(event, tag) + size + plugins
+    around = [b""]
+    for part in [_header(length), *event]:
+        if part is _NAME:
+            around.append(b"")
+        else:
+            around[-1] += part
+    return length + 16, tuple(around)
+
+
+def _part(number: int, content: "list[bytes]", tag: int, more: int = 0) -> "list[bytes]":
+    """Return a field of which ``more`` bytes follow after ``content``."""
+    return [_varint(number << 3 | 2) + _varint(_length(content, tag) + more), *content]
+
+
+def _length(parts: "list[bytes]", tag: int) -> int:
+    return sum(tag if part is _NAME else len(part) for part in parts)
 
 
 @lru_cache(maxsize=64)

@@ -144,7 +144,8 @@ class RuleRow:
     ``threshold`` are; None where nothing was measured, where a number has no dimension, and in rows of earlier
     versions. ``affected_percent`` (of the judged time, or of the evaluations) is there while the rule has fired.
     ``wasted_percent``, the share of the paid time that the finding cost, all nodes together, stays when it is over;
-    None where the rule cannot say. ``generation`` is that of the job's registration.
+    None where the rule cannot say. ``generation`` is that of the job's registration. ``facts`` say what was judged,
+    where a family has more to say of it; empty in rows of earlier versions.
     """
 
     job: str
@@ -166,6 +167,7 @@ class RuleRow:
     expires_at: int | None = None
     generation: int = 0
     earlier_episodes: int = 0
+    facts: Mapping[str, float | int | str | None] = field(default_factory=dict)
 
     @property
     def rule(self) -> str:

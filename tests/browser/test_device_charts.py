@@ -5,24 +5,24 @@ from collections.abc import Callable
 from tests.browser.pages import Opened
 
 Open = Callable[..., Opened]
+UNITS = ("sm_activity", "tensor_activity", "power", "pcie")
 
 
 def test_given_further_series_when_opened_then_their_charts_are_drawn_in_their_units(opened: Open) -> None:
     page = opened("collected")
     folded = page.page.locator("#tl-devices")
-    assert folded.locator("summary").inner_text() == ("More of each GPU: SM activity, GPU power, PCIe, both directions")
+    assert folded.locator("summary").inner_text() == (
+        "More of each GPU: SM activity, Tensor core activity, GPU power, PCIe, both directions"
+    )
     kinds = folded.locator("[data-tl-chart]")
-    assert [kinds.nth(index).get_attribute("data-tl-chart") for index in range(kinds.count())] == [
-        "sm_activity",
-        "power",
-        "pcie",
-    ]
+    assert [kinds.nth(index).get_attribute("data-tl-chart") for index in range(kinds.count())] == list(UNITS)
     assert folded.locator("[data-tl-drawn]").count() == 0
 
     folded.locator("summary").click()
-    shown = {kind: page.chart(kind).locator(".tl-item").all_inner_texts() for kind in ("sm_activity", "power", "pcie")}
+    shown = {kind: page.chart(kind).locator(".tl-item").all_inner_texts() for kind in UNITS}
 
     assert [" ".join(each.split()) for each in shown["sm_activity"]][:2] == ["gpu0 30.0 %", "gpu1 31.0 %"]
+    assert [" ".join(each.split()) for each in shown["tensor_activity"]][:2] == ["gpu0 20.0 %", "gpu1 21.0 %"]
     assert [" ".join(each.split()) for each in shown["power"]][:2] == ["gpu0 400 W", "gpu1 401 W"]
     assert [" ".join(each.split()) for each in shown["pcie"]] == ["mean of the GPUs 2.50 GB/s"]
 

@@ -1,4 +1,4 @@
-"""Measures what the collector costs: ``make bench-collector``.
+"""Measures what the collector costs, and fails above its bounds: ``make bench-collector``.
 
 Throughput: one training loop runs on every core beside a sampler, which is stopped and continued by turns. What the
 loop does in a turn with the sampler is compared with the turn without it right before, so that a noisy machine is noisy
@@ -22,11 +22,16 @@ from pathlib import Path
 
 import psutil
 
+from tests.collector.bounds import of_median, of_value
 from tests.collector.native.node import Procfs, environment_with_gpus
 
 PAIRS = 50
 TURN_S = 1.0
 LARGE_NODE_S = 75.0
+READ_EVERY_S = 5.0
+MOST_LOST, MOST_OF_A_CORE, MOST_MB = 0.5, 1.0, 60.0
+"""Percent of the throughput, percent of a core, and megabytes."""
+
 LOOP = """
 import mmap, struct, sys
 import numpy as np
@@ -96,8 +101,8 @@ def losses(environment: dict[str, str], folder: Path) -> tuple[list[float], floa
     return found, 100.0 * used_s / (PAIRS * TURN_S * (os.cpu_count() or 1))
 
 
-def large_node(environment: dict[str, str], folder: Path) -> tuple[float, float]:
-    """Return the share of a core in percent, and the memory in MB, of a sampler of 8 GPUs and 96 cores."""
+def large_node(environment: dict[str, str], folder: Path) -> tuple[list[float], float]:
+    """Return the shares of a core by READ_EVERY_S, percent, and the most MB of a sampler of 8 GPUs and 96 cores."""
     (folder / "nvml").mkdir()
     procfs, over = Procfs(folder / "proc"), threading.Event()
 
@@ -122,22 +127,23 @@ def large_node(environment: dict[str, str], folder: Path) -> tuple[float, float]
     try:
         with sampled(["sleep", str(LARGE_NODE_S + 30.0)], {**environment, **more}) as (_, sampler):
             time.sleep(5.0)
-            before, began, most = cpu_s(sampler.pid), time.monotonic(), 0.0
-            while time.monotonic() - began < LARGE_NODE_S:
-                time.sleep(1.0)
+            shares, most = [], 0.0
+            for _ in range(round(LARGE_NODE_S / READ_EVERY_S)):
+                before, began = cpu_s(sampler.pid), time.monotonic()
+                time.sleep(READ_EVERY_S)
+                shares.append(100.0 * (cpu_s(sampler.pid) - before) / (time.monotonic() - began))
                 most = max(most, sampler.memory_info().rss / 1e6)
-            share = 100.0 * (cpu_s(sampler.pid) - before) / (time.monotonic() - began)
             minutes = b"".join(path.read_bytes() for path in (folder / "large").glob("*/*[0-9].*"))
     finally:
         over.set()
         kernel.join()
     assert b'"cpu95"' in minutes, "the cores have no samples"
     assert b'"gpu7.SMActivityPercent"' in minutes, "the GPUs have no samples"
-    return share, most
+    return shares, most
 
 
-def main() -> None:
-    """Print the throughput lost, and what the sampler itself takes."""
+def main() -> int:
+    """Print the throughput lost, and what the sampler itself takes; return 1 where a bound is broken."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = {
@@ -148,16 +154,18 @@ def main() -> None:
             "TRAINGUARD_JOB": "bench",
         }
         found, own = losses(environment, folder)
-        share, memory = large_node(environment, folder)
-    error = statistics.stdev(found) / len(found) ** 0.5
+        shares, memory = large_node(environment, folder)
     print(f"{len(found)} pairs of {TURN_S:.0f} s at 500 ms, a loop on all {os.cpu_count()} cores")
-    print(
-        f"throughput lost: median {statistics.median(found):.2f} %, "
-        f"mean {statistics.mean(found):.2f} ± {error:.2f} % (standard error)"
+    sampler = "sampler of 8 GPUs and 96 cores at 500 ms"
+    bounds = (
+        of_median("throughput lost", "%", found, MOST_LOST),
+        of_value("the sampler's share of all cores beside it", "%", own, MOST_LOST),
+        of_value(f"{sampler}, mean", "% of a core", statistics.mean(shares), MOST_OF_A_CORE),
+        of_value(f"{sampler}, memory", "MB", memory, MOST_MB),
     )
-    print(f"the sampler itself took {own:.2f} % of all cores' time")
-    print(f"sampler of 8 GPUs and 96 cores at 500 ms: {share:.2f} % of a core, at most {memory:.0f} MB of memory")
+    print(*bounds, sep="\n")
+    return int(any(bound.is_broken for bound in bounds))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from trainguard_collector import outgoing
+from trainguard_collector import objects, outgoing
 from trainguard_collector.budget import Budget
 from trainguard_collector.leftovers import KEPT_S, Leftovers
 from trainguard_collector.objects import Handover, TimelineFile, objects_folder
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.places import Folder
+from trainguard_collector.recorder.harmless import Faults
+from trainguard_collector.recorder.timeline import EventLog
 from trainguard_collector.sender import Sender
 from trainguard_collector.spool import Spool
 
@@ -69,13 +71,40 @@ def test_given_timelines_that_nobody_sends_when_they_are_taken_then_the_limit_ho
     folder, limit = objects_folder(str(tmp_path), "j", "n"), 100_000
     budget = Budget(tmp_path / "j.n", limit)
     taken = Outgoing(folder, "j", "n", budget)
-    timeline = TimelineFile(folder, "1", lambda: HEADER)
+    timeline = TimelineFile(Handover(folder, limit), "1", lambda: HEADER)
     for number in range(8):
         timeline.append(b'{"name":"a","ph":"X","pid":1,"tid":0,"ts":%d,"dur":5},\n' % number * 600)
         taken.prepare(final=False)
         assert used(tmp_path) <= limit
     assert budget.dropped_objects > 0
     assert taken.ready()
+
+
+def test_given_timelines_that_no_sampler_takes_when_recorded_then_all_together_keep_to_the_limit_and_losses_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "ROOM_STEP", 1_000)
+    monkeypatch.setattr(objects, "LARGEST_TIMELINE", 15_000)
+    folder, limit = objects_folder(str(tmp_path), "j", "n"), 40_000
+    put(folder / "1.debug-output%2Fa.object", 5_000)
+    faults = Faults()
+
+    def log_of(rank: int) -> EventLog:
+        return EventLog(lambda header: TimelineFile(Handover(folder, limit), f"rank{rank}", header), faults)
+
+    logs = [log_of(rank) for rank in range(4)]
+    for number in range(600):
+        for log in logs:
+            log.add(("Phases", "a", log.monotonic_ns(time.time_ns()), time.monotonic_ns(), "", number))
+            log.flush(time.monotonic_ns())
+    sizes = [path.stat().st_size for path in folder.glob("*.timeline")]
+    assert sum(sizes) <= limit + 4 * 1_000
+    assert min(sizes) > 5_000, "one process takes the room of another"
+    assert max(sizes) <= 15_000
+    assert not (folder / "1.debug-output%2Fa.object").exists()
+    lines = sum(path.read_bytes().count(b'"ph":"X"') for path in folder.glob("*.timeline"))
+    assert lines + sum(log.dropped for log in logs) == 4 * 600
+    assert "too many for a spool" in faults.newest["timeline"] or "nothing takes it" in faults.newest["timeline"]
 
 
 def test_given_what_a_sampler_could_not_send_when_the_next_one_runs_for_another_job_then_it_sends_it(

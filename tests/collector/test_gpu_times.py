@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainguard_collector.objects import TimelineFile
+from trainguard_collector.objects import Handover, TimelineFile
 from trainguard_collector.recorder.gpu_times import MOST_PENDING, NEW_ANCHOR_MS, GpuTimes
 from trainguard_collector.recorder.harmless import Faults
 from trainguard_collector.recorder.timeline import EventLog
@@ -61,7 +61,7 @@ def gpu() -> Gpu:
 
 @pytest.fixture
 def log(tmp_path: Path) -> EventLog:
-    return EventLog(lambda header: TimelineFile(tmp_path, "7", header), Faults())
+    return EventLog(lambda header: TimelineFile(Handover(tmp_path, 10_000_000), "7", header), Faults())
 
 
 def step(gpu: Gpu, times: GpuTimes, work_ms: float, *, launch_ms: float = 1.0) -> None:

@@ -32,6 +32,7 @@ def test_given_a_command_when_wrapped_then_its_profile_is_read_with_zero_bad_lin
     assert (runs.job_status, runs.status["outcome"]) == ("Completed", "Completed")
     objects = list((runs.output / "run-1/profiler-output/system/incremental").rglob("*.json"))
     assert objects
+    assert runs.status["sent_minutes"] == len(objects)
     for path in objects:
         key = parse_key(str(path.relative_to(runs.output)))
         assert isinstance(key, SystemKey)

@@ -259,7 +259,7 @@ def test_given_more_than_fits_when_nothing_takes_it_then_memory_stays_bounded(tm
         def append(self, lines: bytes) -> bool:
             return False
 
-    log = EventLog(lambda header: Busy(tmp_path, "7", header), Faults())
+    log = EventLog(lambda header: Busy(Handover(tmp_path, 1_000), "7", header), Faults())
     for number in range(3 * MOST_WAITING):
         log.record((f"label {number}", "x", number, number, "", 0))
     log.flush(time.monotonic_ns())

@@ -15,7 +15,7 @@ from trainguard_collector.objects import Handover
 from trainguard_collector.outgoing import Outgoing
 from trainguard_collector.recorder.tensors.naming import class_name, clean, module_name, unwrapped
 from trainguard_collector.recorder.tensors.saving import CollectionConfig, SaveConfig, collections_of
-from trainguard_collector.tensor_files import DTYPES, Entry, _crc32c, encode_step, entries_line, step_line
+from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, _crc32c, encode_step, entries_line, step_line
 
 NAMES = st.text(min_size=1, max_size=60).filter(lambda name: not name.startswith("smdebug"))
 VALUES = st.sampled_from([np.dtype(name) for name in DTYPES if not name.startswith("complex")]).flatmap(
@@ -62,6 +62,17 @@ def test_given_any_tensors_when_handed_over_then_the_engine_reads_the_same_bits(
 def test_given_any_step_when_handed_over_then_its_files_lie_where_the_engine_looks(step: int, tmp_path: Path) -> None:
     run = written_to(tmp_path, handed_over({"losses/loss": np.array([0.5])}, step=step))
     assert [view.step for view in steps_of(run, ended=True)] == [step]
+
+
+def test_given_reductions_when_handed_over_then_the_engine_reads_one_of_each_tensor(tmp_path: Path) -> None:
+    entries: list[Entry | Reductions] = [Reductions(["a", "é/b"], ["min", "abs_mean"])]
+    entries.append(Entry("losses/loss", DTYPES["float64"], [1], 8))
+    line = step_line(step=7, mode="TRAIN", mode_step=7, worker="worker_0", at=1_800_000_000.0)
+    numbers = struct.pack("<4fd", -1.0, 0.5, -2.0, 0.25, 3.0)
+    (step,) = steps_of(written_to(tmp_path, (line, entries_line(entries), numbers)), ended=True)
+    assert [step.reduction(name, "min") for name in ("a", "é/b")] == [-1.0, -2.0]
+    assert [step.reduction(name, "mean", absolute=True) for name in ("a", "é/b")] == [0.5, 0.25]
+    assert step.value("losses/loss")[0] == 3.0
 
 
 def test_given_a_file_that_is_cut_off_when_encoded_then_it_is_refused(tmp_path: Path) -> None:

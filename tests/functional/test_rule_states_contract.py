@@ -256,7 +256,14 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         row, finding=replace(row.finding, severity=Severity.HIGH, advice="Prefetch."), unit="%", affected_percent=75.5
     )
     moto_world.rows.publish(
-        [replace(row, finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far"), wasted_percent=61.7)]
+        [
+            replace(
+                row,
+                finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far"),
+                wasted_percent=61.7,
+                facts={"framework": "jax", "traces": 8, "gain_share": 0.25},
+            )
+        ]
     )
     assert moto_world.row("job", RULE) == {
         "TrainingJobName": {"S": "job"},
@@ -279,6 +286,7 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         "EvaluatedThrough": {"S": "2023-11-14T22:13:20.250Z"},
         "Counters": {"M": {}},
         "Parameters": {"M": {"patience": {"N": "500"}, "dry": {"BOOL": True}}},
+        "Facts": {"M": {"framework": {"S": "jax"}, "traces": {"N": "8"}, "gain_share": {"N": "0.25"}}},
     }
 
 

@@ -128,7 +128,7 @@ def _log(body: bytes) -> object:
 
 def _s3(body: bytes) -> object:
     jobs, refusals = sort_messages([Message("m", body.decode(errors="replace"))], FAMILIES)
-    unforeseen = [refusal.reason for refusal in refusals if refusal.is_defect]
+    unforeseen = [refusal.reason for refusal in refusals if refusal.is_delivered_again]
     assert not unforeseen, unforeseen
     return jobs
 

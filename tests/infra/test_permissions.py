@@ -45,19 +45,14 @@ PARTS = f"{BUCKET}/*/rule-output/TrainGuardReport/parts/*"
 RUNS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/runs/*"
 DIGESTS = f"{BUCKET}/*/rule-output/TrainGuardReport/kernels/digests/*"
 TRACES = (
-    "kernel-traces/*.pt.trace.json*",
-    "kernel-traces/*.xplane.pb*",
-    "kernel-traces/*.sqlite*",
-    "tensorboard-output/*.pt.trace.json*",
-    "tensorboard-output/*.xplane.pb*",
-    "trainer-output/*.pt.trace.json*",
-    "trainer-output/*.xplane.pb*",
-    "checkpoints/*.pt.trace.json*",
-    "checkpoints/*.xplane.pb*",
-    "profiler-output/*.pt.trace.json*",
-    "profiler-output/*.xplane.pb*",
+    "*.pt.trace.json",
+    "*.pt.trace.json.gz",
+    "*.xplane.pb",
+    "*.xplane.pb.gz",
+    "kernel-traces/*.sqlite",
+    "kernel-traces/*.sqlite.gz",
 )
-"""What is read of kernel profiles: traces, and of checkpoints nothing else."""
+"""What is read of kernel profiles: traces by how their names end, and nothing else of any folder."""
 
 RUN_MACHINE = grants(
     "*",

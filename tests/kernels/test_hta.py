@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.kernel_traces import FOLDER, real_names, real_profile, real_trace
-from trainguard.kernels.columns import Bools, Ints, Kind, Trace
+from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Trace
 from trainguard.kernels.intervals import difference, intersection, merged
 from trainguard.kernels.window import find_window
 
@@ -53,9 +53,9 @@ def last_launch(trace: Trace, *, include_last: bool) -> int:
 class Joined:
     """GPU rows with their launches, in whole microseconds."""
 
-    lane: Ints
+    lane: Numbers
     call: Ints
-    name: Ints
+    name: Numbers
     start: Ints
     end: Ints
     called: Ints

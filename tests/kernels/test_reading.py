@@ -120,6 +120,21 @@ def test_an_export_in_s3_that_is_too_large_is_refused(bucket: str, monkeypatch: 
         open_traces(bucket).read("report.sqlite")
 
 
+def test_of_a_jobs_whole_folder_its_profile_and_results_are_no_traces(tmp_path: Path) -> None:
+    others = (
+        "profiler-output/system/1.algo-1.json",
+        "debug-output/index/1.json",
+        "rule-output/TrainGuardReport/a.json",
+    )
+    for name in (*others, "rule-output/copy.pt.trace.json", "logs/plain.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert open_traces(str(tmp_path)).names == ["logs/plain.json"]
+    (tmp_path / "rank0.pt.trace.json").touch()
+    assert open_traces(str(tmp_path)).names == ["rank0.pt.trace.json"]
+    assert open_traces(str(tmp_path / "rule-output")).names == ["copy.pt.trace.json"]
+
+
 @pytest.mark.parametrize("name", ["bomb.json.gz", "bomb.xplane.pb", "bomb.sqlite"])
 def test_a_gzip_bomb_ends_in_one_clear_error(name: str, tmp_path: Path) -> None:
     """200 MB of one byte are 200 kB: no trace grows that much, and nobody waits for the end of it."""

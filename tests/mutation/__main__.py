@@ -1,8 +1,8 @@
 """``python -m tests.mutation [--seconds 3600] [--seed 0] [--map]``: the share of small faults that a test finds.
 
-``--map`` runs the tests once and notes which line each reaches, in build/mutants. Without it, mutants are drawn by the
-seed, none twice, until the time is over. Each runs the tests that may find it, which have passed without it. The score
-leaves out the survivors that ``explained.toml`` gives a reason for; rc 1 when it is below ``--least`` percent.
+``--map`` runs tests once, all or those given, and notes which line each reaches, in build/mutants. Without it, mutants
+are drawn by the seed, none twice, until the time is over. Each runs the tests that may find it, which pass without it.
+The score leaves out survivors that ``explained.toml`` gives a reason for; rc 1 when it is below ``--least`` percent.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -20,22 +20,30 @@ from tests.mutation.cover import Cover, Reached
 from tests.mutation.explained import explained
 from tests.mutation.mutants import Mutant, count_of, mutant_of
 from tests.mutation.reach import Reach
-from tests.mutation.runs import Outcome, run
+from tests.mutation.runs import Outcome
+from tests.mutation.trial import Trial
 
 PACKAGE = Path("rules_layer/trainguard")
 ROOMS = tuple(
     str(PACKAGE / room) for room in ("engine/", "families/", "rules/", "actions/", "state/", "adapters/dynamodb_")
 )
-TESTS = ("tests/unit", "tests/functional", "tests/property", "tests/families", "tests/faults")
+TESTS = (
+    "tests/unit",
+    "tests/functional",
+    "tests/property",
+    "tests/families",
+    "tests/faults",
+    "tests/answers",
+    "tests/training",
+)
 SHARED = ("numpy", "hypothesis", "boto3", "moto", "moto.dynamodb.models", "msgspec", "jinja2", "aws_lambda_powertools")
 """What the process imports before it forks: the package itself is imported with the mutant in it."""
 
-MOST_TESTS_S = 20.0
+MOST_TESTS_S = 15.0
 """So much CPU time of tests, without a mutant, is spent on one."""
 
-PATIENCE_S = 60.0
-SLOWER = 10.0
-"""Tests time out after so many seconds, and so many times what they took when they were mapped."""
+SHOWN_EACH = 50
+"""Mutants after which the score so far is shown."""
 
 LEAST_PERCENT = 90.0
 
@@ -69,26 +77,6 @@ class Score:
         return f"{self._counts.total()} mutants: {counts}; score {self.percent:.1f} %"
 
 
-class Passing:
-    """The tests that pass without any mutant, each tried once."""
-
-    def __init__(self, seconds: Callable[[Sequence[str]], float]) -> None:
-        self._seconds = seconds
-        self._passed: dict[str, bool] = {}
-
-    def of(self, tests: Sequence[str]) -> list[str]:
-        """Return those of some tests that pass."""
-        fresh = [test for test in tests if test not in self._passed]
-        if fresh and self._pass(fresh):
-            self._passed.update(dict.fromkeys(fresh, True))
-        else:
-            self._passed.update({test: self._pass([test]) for test in fresh})
-        return [test for test in tests if self._passed[test]]
-
-    def _pass(self, tests: Sequence[str]) -> bool:
-        return run(tests, seconds=self._seconds(tests)) is Outcome.PASSED
-
-
 def files() -> list[Path]:
     """Return the modules that are mutated."""
     found = sorted(file for file in PACKAGE.rglob("*.py") if str(file).startswith(ROOMS) and file.name != "__init__.py")
@@ -112,18 +100,13 @@ def _measure(seconds: float, seed: int, least: float, rooms: Sequence[str]) -> i
         import_module(name)
     known = Reached.read()
     chosen = [file for file in files() if not rooms or file.relative_to(PACKAGE).parts[0] in rooms]
-    reach, score = Reach(known, files()), Score(explained())
-
-    def patience(tests: Sequence[str]) -> float:
-        return PATIENCE_S + SLOWER * sum(known.seconds[test] for test in tests)
-
-    passing, end = Passing(patience), time.monotonic() + seconds
-    for mutant in drawn(seed, chosen):
+    reach, score, trial = Reach(known, files()), Score(explained()), Trial(known.seconds, TESTS)
+    end = time.monotonic() + seconds
+    for number, mutant in enumerate(drawn(seed, chosen), 1):
         if time.monotonic() > end:
             break
-        tests = passing.of(reach.tests_of(mutant, MOST_TESTS_S))
-        outcome = run(tests, seconds=patience(tests), mutant=mutant) if tests else None
-        _say(score.take(mutant, outcome))
+        _say(score.take(mutant, trial.of(mutant, reach.tests_of(mutant, MOST_TESTS_S))))
+        _say(None if number % SHOWN_EACH else str(score))
     _say(f"seed {seed}, {sum(map(count_of, chosen)):,} mutants in all. {score}")
     return int(score.percent < least)
 

@@ -43,20 +43,22 @@ class Cover:
             self._not_passed.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        """Write the map."""
+        """Write the map; what it knows of other tests stays in it."""
         self._coverage.stop()
         data = self._coverage.get_data()
-        names = sorted(self._tests.keys() - self._not_passed)
-        numbers = {name: number for number, name in enumerate(names)}
-        lines = {
-            str(file): {
-                line: [numbers[name] for name in contexts if name in numbers]
-                for line, contexts in data.contexts_by_lineno(str(file.resolve())).items()
-            }
-            for file in self._files
-        }
+        passed = self._tests.keys() - self._not_passed
+        before = Reached.read() if MAP.exists() else Reached({}, {})
+        kept = before.seconds.keys() - self._tests.keys()
+        seconds = {name: before.seconds[name] for name in kept} | {name: self._tests[name] for name in passed}
+        numbers = {name: number for number, name in enumerate(seconds)}
+        lines: dict[str, dict[int, list[int]]] = {}
+        for file in map(str, self._files):
+            found = {line: names & kept for line, names in before.lines.get(file, {}).items()}
+            for line, contexts in data.contexts_by_lineno(str(Path(file).resolve())).items():
+                found[line] = found.get(line, frozenset()) | (passed & set(contexts))
+            lines[file] = {line: [numbers[name] for name in names] for line, names in found.items()}
         MAP.parent.mkdir(parents=True, exist_ok=True)
-        MAP.write_text(json.dumps({"tests": {name: self._tests[name] for name in names}, "lines": lines}))
+        MAP.write_text(json.dumps({"tests": seconds, "lines": lines}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class _Place:
 
 @cache
 def count_of(file: Path) -> int:
-    """Return how many mutants a module has: no docstring, annotation, decorator, text or error is changed."""
+    """Return how many mutants a module has; what is not changed: see `_mark_fixed`."""
     return len(_places(_parsed(file)))
 
 
@@ -158,13 +158,14 @@ def users(file: Path) -> dict[str, frozenset[int]]:
 
 
 def _mark_fixed(tree: ast.AST) -> None:
-    """Mark what is not to be changed: docstrings, annotations, decorators, texts, errors that are raised."""
+    """Mark what is not to be changed: docstrings, annotations, decorators and keywords of classes, texts, errors."""
     for node in ast.walk(tree):
         held: list[Any] = []
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             held.append(node.annotation)
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             held += node.decorator_list
+            held += [each.value for each in node.keywords] if isinstance(node, ast.ClassDef) else []
             held += [node.returns] if isinstance(node, ast.FunctionDef) and node.returns else []
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
             held.append(node)

@@ -37,13 +37,31 @@ file, test = Path("rules_layer/trainguard/actions/ceiling.py"), sys.argv[1]
 def result(source=None, name=test):
     mutant = None if source is None else Mutant(file, "", range(1), True, frozenset(), "", source)
     try:
-        return run([name], seconds=2.0 if source and "while" in source else 60.0, mutant=mutant).name
+        return run([name], seconds=2.0 if source and "while" in source else 60.0, mutant=mutant).outcome.name
     except NoResultError:
         return "NONE"
 
 print(result(), result(name=test + "::test_gone"), result("HOUR_S = 1.0"), result("1 / 0"),
       result("while True: pass"))
 """
+WARM = """
+import sys
+from pathlib import Path
+from tests.mutation.mutants import count_of, mutant_of
+from tests.mutation.warm import Warm
+
+file, test = Path("rules_layer/trainguard/actions/ceiling.py"), sys.argv[1]
+warm = Warm([test])
+found = [mutant_of(file, number) for number in range(count_of(file))]
+inside, outside = (next(each for each in found if each.imported is imported) for imported in (False, True))
+for mutant in (None, inside, outside, None):
+    print(warm.run([test], seconds=60.0, mutant=mutant).outcome.name)
+print(warm.run([test + "::test_gone"], seconds=60.0).outcome.name)
+"""
+LIMITED = (
+    "from trainguard.actions.ceiling import admit\n\n"
+    "def test_limit(): assert len(admit({}, 'a', 'job', now=0.0, limit=1)) == 1\n"
+)
 TEST = "from trainguard.actions import ceiling\n\ndef test_hour(): assert ceiling.HOUR_S == 3600.0\n"
 
 
@@ -92,6 +110,15 @@ def test_given_runs_of_tests_when_they_end_then_only_a_failure_a_broken_import_o
         [sys.executable, "-c", RUNS, str(tmp_path / "test_hour.py")], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["PASSED", "NONE", "FAILED", "BROKEN", "TIMED_OUT"]
+
+
+def test_given_all_imported_when_a_function_is_mutated_then_tests_find_it_and_nothing_else_is_run(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "test_limit.py"
+    file.write_text(LIMITED)
+    done = subprocess.run([sys.executable, "-c", WARM, str(file)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["PASSED", "FAILED", "NOT_RUN", "PASSED", "NOT_RUN"]
 
 
 def test_given_survivors_when_scored_then_those_with_a_reason_are_left_out(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_given_any_body_when_sorted_among_others_then_the_others_are_sorted_and_
         taken = [message_id for job_messages in jobs for message_id in job_messages.message_ids]
         assert {"first", "last"} <= set(taken)
         assert sorted([*taken, *(refusal.message_id for refusal in refusals)]) == ["bad", "first", "last"]
-        assert not any(refusal.is_defect for refusal in refusals)
+        assert not any(refusal.is_delivered_again for refusal in refusals)
 
     search(check, examples, known=HARD, body=bodies)
 

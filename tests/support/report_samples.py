@@ -234,7 +234,7 @@ def healthy_report() -> Report:
 
 @functools.cache
 def collected_report() -> Report:
-    """The healthy job with further series: SM activity and power of each GPU, PCIe traffic as a mean of them."""
+    """The healthy job with further series: activity and power of each GPU, PCIe traffic as a mean of them."""
     report = healthy_report()
     assert report.timelines is not None
     timelines = report.timelines
@@ -242,6 +242,7 @@ def collected_report() -> Report:
     buckets = timelines.axis.buckets
     devices = [
         *(_device("sm_activity", gpu.gpu, [30.0 + number] * buckets) for number, gpu in enumerate(node.gpus)),
+        *(_device("tensor_activity", gpu.gpu, [20.0 + number] * buckets) for number, gpu in enumerate(node.gpus)),
         *(_device("power", gpu.gpu, [400.0 + number] * buckets) for number, gpu in enumerate(node.gpus)),
         _device("pcie", None, [2.5e9] * buckets),
     ]

@@ -13,11 +13,14 @@ from torch import nn
 from tests.support.run_folder import steps_of
 from tests.torch.conftest import Record
 from trainguard.api import analyze
+from trainguard_collector.recorder.tensors import reductions, saver
 from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
 from trainguard_collector.recorder.tensors.saving import ALLOWED, CollectionConfig
 
 pytestmark = pytest.mark.torch
 Send = Callable[[], Path]
+SHAPES = {reductions.PIECE_ON_PROCESSOR: (700, 400), 50: (17, 9)}
+"""A tensor of several pieces, by the entries of one."""
 
 
 class Net(nn.Module):
@@ -103,10 +106,14 @@ def test_given_a_part_that_gets_no_gradient_when_recorded_then_its_gradient_has_
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64])
+@pytest.mark.parametrize("piece", [reductions.PIECE_ON_PROCESSOR, 50])
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_given_tensors_when_reduced_then_as_numpy_does(dtype: torch.dtype) -> None:
+def test_given_tensors_when_reduced_then_as_numpy_does(
+    dtype: torch.dtype, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reductions, "PIECE_ON_PROCESSOR", piece)
     torch.manual_seed(1)
-    tensors = [(torch.randn(shape) * 2 + 0.5).to(dtype) for shape in [(5,), (4, 6), (2, 3, 4), (24,), (700, 400)]]
+    tensors = [(torch.randn(shape) * 2 + 0.5).to(dtype) for shape in [(5,), (4, 6), (2, 3, 4), (24,), SHAPES[piece]]]
     kinds = sorted(ALLOWED)
     rows: dict[int, list[float]] = {}
     for places, values in reduce_all(torch, tensors, kinds):
@@ -122,6 +129,13 @@ def test_given_tensors_when_reduced_then_as_numpy_does(dtype: torch.dtype) -> No
             expected.append(float(function(values)))
     tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3}.get(dtype, 1e-5)
     assert found == pytest.approx(expected, rel=tolerance, abs=tolerance)
+
+
+def test_given_values_far_from_zero_when_reduced_then_the_deviation_keeps_its_digits() -> None:
+    torch.manual_seed(4)
+    tensors = [torch.randn(size) * 1e-2 + 100.0 for size in (512, 300_000)]
+    for (place,), values in reduce_all(torch, tensors, ("std",)):
+        assert values.item() == pytest.approx(float(tensors[place].double().std(correction=0)), rel=1e-4)
 
 
 def test_given_equal_and_unequal_bits_when_summed_then_the_checksum_says_which() -> None:
@@ -209,6 +223,41 @@ def test_given_accumulated_gradients_when_the_saved_step_has_no_update_then_the_
     recorder.close()
     with_gradients = [step.step for step in steps_of(send() / "debug-output") if step.members("gradients")]
     assert with_gradients == [3, 7]
+
+
+def test_given_two_optimizers_in_a_step_when_saved_then_the_gradients_of_both_are(record: Record, send: Send) -> None:
+    recorder, model = record(), nn.ModuleDict({"g": nn.Linear(1, 1, bias=False), "d": nn.Linear(1, 1, bias=False)})
+    recorder.watch(model, every=1, collections=["gradients"])
+    optimizers = [torch.optim.SGD(model[name].parameters(), lr=lr) for name, lr in (("g", 0.5), ("d", 0.25))]
+    with recorder.step():
+        for optimizer, name, x in zip(optimizers, "gd", (3.0, 4.0), strict=True):
+            model[name](torch.tensor([[x]])).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    recorder.close()
+    (step,) = steps_of(send() / "debug-output")
+    assert step.reduction("gradient/ModuleDict_g.weight", "max") == 3.0
+    assert step.reduction("gradient/ModuleDict_d.weight", "max") == 4.0
+    assert step.value("gradient_norm/total")[0] == pytest.approx(5.0)
+    assert [step.value(f"learning_rate/{number}")[0] for number in range(2)] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("most_copied", [saver.MOST_COPIED, 100, 0])
+def test_given_outputs_that_change_later_when_recorded_then_they_are_as_the_module_gave_them(
+    most_copied: int, record: Record, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saver, "MOST_COPIED", most_copied)
+    recorder, model = record(), nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 4))
+    recorder.watch(model, every=1, collections=["activations"])
+    x = torch.randn(5, 8)
+    with recorder.step():
+        model(x)
+    recorder.close()
+    (step,) = steps_of(send() / "debug-output")
+    first = model[0](x).detach()
+    assert step.reduction("0_output_0", "min") == pytest.approx(float(first.min()))
+    assert step.reduction("1.relu_output_0", "min") == 0.0
+    assert step.reduction("2_output_0", "std") == pytest.approx(float(model(x).std(correction=0).detach()), rel=1e-5)
 
 
 def test_given_steps_that_are_not_saved_when_run_then_no_module_has_a_hook_of_the_tensor_recorder(

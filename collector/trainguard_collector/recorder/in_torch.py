@@ -1,12 +1,15 @@
 """What a recorder does with models and loaders of torch; each part is imported where the script first uses it."""
 
+import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Callable, Optional, cast
 
-from trainguard_collector.recorder.harmless import Faults, harmless, imported_torch
+from trainguard_collector.recorder.harmless import Faults, harmless, imported_torch, module
 
 if TYPE_CHECKING:
     from trainguard_collector.recorder.instrument import Instrument
+    from trainguard_collector.recorder.loader_workers import Owner
     from trainguard_collector.recorder.recorder import Recorder
     from trainguard_collector.recorder.tensors.scalars import ScalarRecorder
     from trainguard_collector.recorder.tensors.watch import TensorRecorder
@@ -138,6 +141,31 @@ class InTorch:
 
             self._scalars = self._scalars or ScalarRecorder(recorder, every=recorder.scalars_every)
             self._scalars.scalar(collection, name, value)
+
+    def starting_workers(self, loader: Any) -> "AbstractContextManager[None]":
+        """Return a context in which workers that a loader of torch starts record how long batches take to load."""
+        recorder = cast("Recorder", self)
+        if not recorder.records_workers or module("torch.utils.data") is None:
+            return nullcontext()
+        from trainguard_collector.recorder.loader_workers import recorded_workers
+
+        return recorded_workers(recorder, loader)
+
+    def as_owner_of_loaders(self) -> "Owner":
+        """Return what workers of this process's loaders need to know of it."""
+        from trainguard_collector.recorder.loader_workers import Owner
+
+        recorder = cast("Recorder", self)
+        settings = recorder.settings
+        return Owner(
+            str(recorder.folder),
+            settings.spool_mb * 1024 * 1024,
+            settings.identity.job,
+            settings.identity.node,
+            recorder.rank.process,
+            os.getpid(),
+            recorder.log.origin_us,
+        )
 
     @harmless("loaders")
     def time_loaders(self) -> None:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Callable, Optional
 
 from trainguard_collector.recorder.timeline import DATA_WAIT, LOADER_SETUP, EventLog, label_of
@@ -13,25 +14,38 @@ WAIT, SETUP = label_of(DATA_WAIT), label_of(LOADER_SETUP)
 class WatchedLoader:
     """Iterates over another loader; all else is that loader's own."""
 
-    def __init__(self, loader: Any, log: EventLog, wants: Optional[Callable[[str], bool]] = None) -> None:
-        self._loader, self._log, self._wants = loader, log, wants
+    def __init__(
+        self,
+        loader: Any,
+        log: EventLog,
+        wants: Optional[Callable[[str], bool]] = None,
+        starting: "Callable[[Any], AbstractContextManager[None]]" = nullcontext,
+    ) -> None:
+        self._loader, self._log, self._wants, self._starting = loader, log, wants, starting
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the batches; what the loader raises is raised here."""
         record, clock, wants = self._log.record, time.monotonic_ns, self._wants
-        began = clock()
-        batches = iter(self._loader)
-        record((SETUP, SETUP, began, clock(), setup_arguments(self._loader), 0))
         waited = f'{{"pid":{os.getpid()}}}'
-        while True:
+        with ExitStack() as starting:  # some loaders start their workers with the first batch
+            starting.enter_context(self._starting(self._loader))
+            began = clock()
+            batches = iter(self._loader)
+            record((SETUP, SETUP, began, clock(), setup_arguments(self._loader), 0))
             began = clock()
             try:
                 batch = next(batches)
             except StopIteration:
                 return
+        while True:
             if wants is None or wants(WAIT):
                 record((WAIT, WAIT, began, clock(), waited, 0))
             yield batch
+            began = clock()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
 
     def __len__(self) -> int:
         """Return the loader's length."""

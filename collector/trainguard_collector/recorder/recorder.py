@@ -216,7 +216,8 @@ class Recorder(InTorch):
         """Return a loader that records how long each batch is waited for, and is as ``loader`` in all else."""
         if not self.is_on or not self.wants_waits or self.times_loaders:
             return loader
-        return WatchedLoader(loader, self.log, None if self._loader_config is None else self.wants_wait)
+        wants = None if self._loader_config is None else self.wants_wait
+        return WatchedLoader(loader, self.log, wants, self.starting_workers)
 
     @harmless("resume")
     def resume(self, step: int) -> None:
@@ -275,6 +276,11 @@ class Recorder(InTorch):
             return True
         return config.range.covers(self.numbers.by_mode["TRAIN"] + 1) and bool(config.metrics_regex.search(event))
 
+    @property
+    def records_workers(self) -> bool:
+        """Whether workers of loaders record: they do not know steps, so not where a range of these is chosen."""
+        return self.is_on and self.wants_waits and self._loader_config is None
+
     def mark_gpu(self, at_ns: int) -> Optional[Mark]:
         """Mark a time on the GPU; None where phases are not timed there."""
         return None if self.gpu is None else self.gpu.mark(at_ns)
@@ -314,7 +320,7 @@ class Recorder(InTorch):
                 self.faults.add("gpu times", fault)
 
     def _open_file(self, header: Callable[[], bytes]) -> TimelineFile:
-        return TimelineFile(self.folder, self.rank.process, header)
+        return TimelineFile(self.handover, self.rank.process, header)
 
 
 _newest: "Optional[weakref.ref[Recorder]]" = None

@@ -55,9 +55,18 @@ class EventLog:
     file : callable
         Returns the timeline's file, given what its first lines are; called once, at the first flush.
     faults : Faults
+    origin_us : int, optional
+        What the times of lines are relative to, epoch microseconds; by default now. Processes whose lines are put
+        together have one.
     """
 
-    def __init__(self, file: "Callable[[Callable[[], bytes]], TimelineFile]", faults: Faults) -> None:
+    def __init__(
+        self,
+        file: "Callable[[Callable[[], bytes]], TimelineFile]",
+        faults: Faults,
+        *,
+        origin_us: Optional[int] = None,
+    ) -> None:
         self._open_file, self._faults = file, faults
         self._file: Optional[TimelineFile] = None
         self._events: list[TimedEvent] = []
@@ -67,7 +76,8 @@ class EventLog:
         self._starts: dict[tuple[str, str], str] = {}
         self._flushed_ns = time.monotonic_ns()
         self._offset_ns = time.time_ns() - time.monotonic_ns()
-        self._origin_us = (self._offset_ns + self._flushed_ns) // 1_000
+        now_us = (self._offset_ns + self._flushed_ns) // 1_000
+        self.origin_us = now_us if origin_us is None else origin_us
         self.dropped = 0
         self.is_on = True
         self.add = self._events.append
@@ -131,7 +141,7 @@ class EventLog:
             self._offset_ns = offset_ns
 
     def _encode(self, events: Iterable[TimedEvent]) -> bytes:
-        shift_ns = self._offset_ns - self._origin_us * 1_000
+        shift_ns = self._offset_ns - self.origin_us * 1_000
         lines: list[str] = []
         starts = self._starts
         for label, name, began_ns, ended_ns, arguments, thread in events:
@@ -170,7 +180,7 @@ class EventLog:
         return number
 
     def _header(self) -> bytes:
-        origin = {"start_time_since_epoch_in_micros": self._origin_us, "os_pid": os.getpid()}
+        origin = {"start_time_since_epoch_in_micros": self.origin_us, "os_pid": os.getpid()}
         first = json.dumps({"name": "process_name", "ph": "M", "pid": 0, "args": origin})
         known = [_metadata(number, label) for label, number in self._labels.items()]
         return "".join([f"{first},\n", *known]).encode()

@@ -13,7 +13,7 @@ _clock = time.monotonic_ns
 
 
 class TimedLoaders:
-    """Times ``next()`` of all iterators of torch's loaders, until the recorder is closed."""
+    """Times ``next()`` of all iterators of torch's loaders, and their workers, until the recorder is closed."""
 
     def __init__(self, recorder: Recorder) -> None:
         loaders = imported_torch().utils.data.dataloader
@@ -21,11 +21,17 @@ class TimedLoaders:
         self._next = self._iterator.__next__
         self._timed = _timed(self._next, recorder)
         self._iterator.__next__ = self._timed
+        self._with_workers = loaders._MultiProcessingDataLoaderIter
+        self._start = self._with_workers.__init__
+        self._starting = _starting(self._start, recorder)
+        self._with_workers.__init__ = self._starting
         recorder.at_close.append(self._close)
 
     def _close(self) -> None:
         if self._iterator.__next__ is self._timed:  # else somebody has replaced it since; it calls through
             self._iterator.__next__ = self._next
+        if self._with_workers.__init__ is self._starting:
+            self._with_workers.__init__ = self._start
 
 
 class _Settings:
@@ -34,6 +40,15 @@ class _Settings:
     def __init__(self, iterator: Any) -> None:
         self.num_workers = getattr(iterator, "_num_workers", None)
         self.pin_memory = getattr(iterator, "_pin_memory", None)
+
+
+def _starting(start: Callable[..., None], recorder: Recorder) -> Callable[..., None]:
+    @functools.wraps(start)
+    def starting(iterator: Any, loader: Any, *arguments: Any, **named: Any) -> None:
+        with recorder.starting_workers(loader):
+            start(iterator, loader, *arguments, **named)
+
+    return starting
 
 
 def _timed(fetch: Callable[[Any], Any], recorder: Recorder) -> Callable[[Any], Any]:

@@ -163,6 +163,7 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "ExpiresAt": integer_or_none(row.expires_at),
         "Generation": integer_or_none(row.generation or None),
         "EarlierEpisodes": integer_or_none(row.earlier_episodes or None),
+        "Facts": {"M": {name: scalar(value) for name, value in row.facts.items()}} if row.facts else None,
     }
     if row.fired_at is not None:
         columns["FiredAt"] = text(iso_from_epoch(row.fired_at))
@@ -195,6 +196,7 @@ def _row(job: str, item: "Item") -> RuleRow:
             expires_at=columns.integer_or_none("ExpiresAt"),
             generation=columns.integer_or_none("Generation") or 0,
             earlier_episodes=columns.integer_or_none("EarlierEpisodes") or 0,
+            facts=columns.scalars("Facts"),
         )
 
 

@@ -129,6 +129,15 @@ class Family(ABC):
     def parse_key(self, key: str) -> ObjectKey | EndKey | None:
         """Read a key; None when it is of another layout, ForeignKeyError when it is the family's and cannot be."""
 
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> ObjectKey | None:
+        """Read a key that does not say whose object it is; None when it is of no such layout, or nobody's.
+
+        ``known`` returns the innermost folder above a key that is known to be a job's. It reads a table: it is to be
+        asked about objects alone that look like the family's.
+        """
+        del key, known
+        return None
+
     @abstractmethod
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> Session[Any]:
         """Return the session that applies a stream's objects in order; raises StateCodecError."""
@@ -210,13 +219,20 @@ class Families:
         """Return whether any family's events let an object through; one whose key none reads may be among them."""
         return any(family.events.admits(key) for family in self)
 
-    def parse_key(self, key: str) -> ObjectKey | EndKey:
-        """Read the key of an object of any family; raises ForeignKeyError when it is of none."""
+    def parse_key(self, key: str, known: Callable[[str], ProfileRoot | None] = lambda _: None) -> ObjectKey | EndKey:
+        """Read the key of an object of any family; raises ForeignKeyError when it is of none.
+
+        ``known`` returns the innermost folder above a key that is known to be a job's.
+        """
         check_key(key)
         for family in self:
             parsed = family.parse_key(key)
             if parsed is not None:
                 return parsed
+        for family in self:
+            below = family.parse_below(key, known)
+            if below is not None:
+                return below
         raise ForeignKeyError(key, "expected " + ", or ".join(family.expected_keys for family in self))
 
     def expected(self, job: JobRecord, known: set[StreamKey]) -> set[StreamKey]:

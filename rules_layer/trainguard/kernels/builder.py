@@ -19,6 +19,7 @@ from trainguard.kernels.columns import (
     Trace,
     as_floats,
     as_ints,
+    as_numbers,
 )
 from trainguard.kernels.counters import CounterSums
 from trainguard.kernels.limits import MOST_COLLECTIVE_CALLS, MOST_COLLECTIVES, MOST_NAME_BYTES, MOST_ROWS
@@ -84,7 +85,7 @@ class TraceBuilder:
         self._rows = {sort: RowBuilder() for sort in SORTS}
         self._count = 0
         self._ints = {column: array("q") for column in ("kind", "device", "size", "collective")}
-        self._inputs = array("q")
+        self._inputs = array("i")
         self._collectives: dict[Collective, int] = {}
         self._called: dict[int, tuple[int, int]] = {}
         self._floats = {column: array("d") for column in ("blocks_per_sm", "occupancy")}
@@ -103,7 +104,7 @@ class TraceBuilder:
             (columns.start, columns.end, columns.name, columns.lane, columns.correlation, columns.operator)
         )
         if sort == "operators":
-            self._inputs.frombytes(_or_unknown(columns.inputs, len(columns.start)).tobytes())
+            self._inputs.frombytes(_or_unknown(columns.inputs, len(columns.start)).astype(np.int32).tobytes())
 
     def collective(self, found: Collective) -> int:
         """Return the number of a sort of collective; -1 for one more than a trace has."""
@@ -161,7 +162,7 @@ class TraceBuilder:
             counters=self._counters.tracks(),
             collectives=list(self._collectives),
             operator_collectives=self._called,
-            operator_inputs=as_ints(self._inputs),
+            operator_inputs=as_numbers(self._inputs),
             **rows,
         )
 

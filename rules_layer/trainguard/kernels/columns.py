@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from trainguard.kernels.limits import LONGEST_NAME
 
 Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -71,7 +72,7 @@ class Names:
     def of(self, values: Sequence[Any]) -> Ints:
         """Return the numbers of texts, or of what is shown as one."""
         try:
-            return np.array([self._known[value] for value in values], dtype=np.int64)
+            return np.fromiter(map(self._known.__getitem__, values), dtype=np.int64, count=len(values))
         except TypeError:  # a value that cannot be looked up
             return np.array([self.number(value) for value in values], dtype=np.int64)
 
@@ -88,7 +89,7 @@ class Rows:
     ----------
     start, end : ndarray of int64
         Nanoseconds of the trace's own clock.
-    name, lane : ndarray of int64
+    name, lane : ndarray of int32
         Index into `Trace.names`; the lane is a stream or thread.
     correlation : ndarray of int64
         Joins a launch and what it started; -1 where unknown.
@@ -98,8 +99,8 @@ class Rows:
 
     start: Ints
     end: Ints
-    name: Ints
-    lane: Ints
+    name: Numbers
+    lane: Numbers
     correlation: Ints
     operator: Ints
 
@@ -159,26 +160,38 @@ class GpuRows:
 
 
 class RowBuilder:
-    """Collects rows; 48 bytes each."""
+    """Collects rows; 40 bytes each."""
 
-    _FIELDS = ("start", "end", "name", "lane", "correlation", "operator")
+    _TYPES: ClassVar = {"start": "q", "end": "q", "name": "i", "lane": "i", "correlation": "q", "operator": "q"}
 
     def __init__(self) -> None:
-        self._columns = {field: array("q") for field in self._FIELDS}
+        self._columns = {field: array(code) for field, code in self._TYPES.items()}
 
     def extend(self, columns: Iterable[Ints]) -> None:
         """Add rows, column by column in the order of the fields of `Rows`."""
         for mine, values in zip(self._columns.values(), columns, strict=True):
-            mine.frombytes(values.astype(np.int64, copy=False).tobytes())
+            mine.frombytes(values.astype(mine.typecode, copy=False).tobytes())
 
     def build(self) -> Rows:
         """Return the rows."""
-        return Rows(**{field: as_ints(values) for field, values in self._columns.items()})
+        return Rows(
+            start=as_ints(self._columns["start"]),
+            end=as_ints(self._columns["end"]),
+            name=as_numbers(self._columns["name"]),
+            lane=as_numbers(self._columns["lane"]),
+            correlation=as_ints(self._columns["correlation"]),
+            operator=as_ints(self._columns["operator"]),
+        )
 
 
 def as_ints(values: "array[int]") -> Ints:
     """Return an array of 64-bit numbers without a copy."""
     return np.frombuffer(values, dtype=np.int64) if values else np.empty(0, dtype=np.int64)
+
+
+def as_numbers(values: "array[int]") -> Numbers:
+    """Return an array of 32-bit numbers without a copy."""
+    return np.frombuffer(values, dtype=np.int32) if values else np.empty(0, dtype=np.int32)
 
 
 def as_floats(values: "array[float]") -> Floats:
@@ -224,7 +237,7 @@ class Trace:
         Named stretches on the host, ``ProfilerStep#n`` among them, and on the GPU.
     operators : Rows
         Operators on the host; ``correlation`` holds the number of the first input type.
-    operator_inputs : ndarray of int64
+    operator_inputs : ndarray of int32
         For each operator the index into ``names`` of its recorded inputs, as `inputs.inputs_text` writes them; -1 where
         the trace records none.
     overhead : Rows
@@ -256,7 +269,7 @@ class Trace:
     annotations: Rows
     gpu_annotations: Rows
     operators: Rows
-    operator_inputs: Ints
+    operator_inputs: Numbers
     overhead: Rows
     collectives: list[Collective]
     operator_collectives: dict[int, tuple[int, int]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.columns import Ints, Kind
+from trainguard.kernels.columns import Ints, Kind, Numbers
 from trainguard.kernels.entries import CriticalPathEntry, PathKernel
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.step_parts import steps_on_gpu
@@ -177,7 +177,7 @@ class _Walk:
         return min(start, end)
 
 
-def _before(lane: Ints, device: Ints, start: Ints, end: Ints) -> list[int]:
+def _before(lane: Numbers, device: Ints, start: Ints, end: Ints) -> list[int]:
     """Return for each row the last one of its stream that ended before it starts; -1 where there is none."""
     found = np.full(len(start), _UNKNOWN, dtype=np.int64)
     order = np.lexsort((lane, device))  # stable: within a stream by the ends

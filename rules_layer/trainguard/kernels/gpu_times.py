@@ -1,12 +1,12 @@
 """Each GPU of a trace on its own: when it computes, communicates and copies; and the mean over a rank's GPUs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trainguard.kernels.columns import Bools, Floats, Ints, Kind, Trace
-from trainguard.kernels.intervals import Spans, clipped, difference, intersection, merged, union
+from trainguard.kernels.intervals import Spans, clipped, intersection, merged, union
 from trainguard.kernels.window import Window
 
 LEAST_SHARE = 0.01
@@ -59,13 +59,16 @@ def busy_shares(gpus: Sequence[GpuTime], edges: Ints) -> Floats:
     return np.mean(shares, axis=0) if shares else np.zeros(len(lasted))
 
 
-def breakdown(classes: dict[str, Spans]) -> dict[str, Spans]:
-    """Return stretches by class; each moment is in the first class that has it, so that the parts add up."""
-    parts: dict[str, Spans] = {}
-    taken = merged(np.empty(0, np.int64), np.empty(0, np.int64))
+def breakdown(classes: Mapping[str, Spans], start: Ints, end: Ints) -> dict[str, Ints]:
+    """Return the time of each class in stretches; each moment counts for the first class that has it."""
+    parts: dict[str, Ints] = {}
+    taken = Spans(start[:0], start[:0])
+    before = np.zeros(len(start), dtype=np.int64)
     for name, spans in classes.items():
-        parts[name] = difference(spans, taken)
         taken = union(taken, spans)
+        until = taken.within(start, end)
+        parts[name] = until - before
+        before = until
     return parts
 
 

@@ -44,9 +44,10 @@ def merged(start: Ints, end: Ints) -> Spans:
         return Spans(start, end)
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
-        start, reach = start[order], end[order]
+        start = start[order]
+        end = end[order]
         del order
-        np.maximum.accumulate(reach, out=reach)
+        reach = np.maximum.accumulate(end, out=end)
     else:
         reach = np.maximum.accumulate(end)
     begins = np.flatnonzero(start[1:] > reach[:-1]) + 1
@@ -71,7 +72,11 @@ def clipped(spans: Spans, start: int, end: int) -> Spans:
 
 def union(*parts: Spans) -> Spans:
     """Return what lies in any of them."""
-    return merged(np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts]))
+    nothing = np.empty(0, dtype=np.int64)
+    return merged(
+        np.concatenate([nothing, *(part.start for part in parts)]),
+        np.concatenate([nothing, *(part.end for part in parts)]),
+    )
 
 
 def intersection(one: Spans, other: Spans) -> Spans:

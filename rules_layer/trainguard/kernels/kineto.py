@@ -83,6 +83,7 @@ def read_trace(name: str, stream: ByteStream) -> Trace:
     with _without_collector():
         for events in splitter.batches(text_chunks(name, stream, tally)):
             sorter.add(events)
+            events.clear()  # else they are held until the next batch is decoded
     if not tally["events"] and (tally["truncated_gzip"] or tally["unreadable_events"] or tally["cut_off"]):
         raise KernelTraceError(name, "not one of its events is whole, expected a Chrome trace")
     return builder.build(_head(splitter.metadata))
@@ -157,7 +158,7 @@ class _Sorter:
             end=starts + nanoseconds(dur),
             name=names.of([_work_name(event) for event in events] if sort == "gpu" else [each.name for each in events]),
             lane=names.of(lanes),
-            correlation=names.of([_first_float(each) for each in args])
+            correlation=names.of(["" if each.input_types is NOTHING else _first_float(each) for each in args])
             if sort == "operators"
             else ints([each.correlation for each in args]),
             operator=ints([each.old_external_id if each.external_id is None else each.external_id for each in args]),
@@ -172,9 +173,8 @@ class _Sorter:
             self._add_calls(columns.operator, args)
 
     def _add_calls(self, operators: Ints, args: list[Args]) -> None:
-        for operator, each in zip(operators.tolist(), args, strict=True):
-            if each.collective is not None:
-                self._builder.call(operator, _collective(each), _payload(each))
+        for place in [place for place, each in enumerate(args) if each.collective is not None]:
+            self._builder.call(int(operators[place]), _collective(args[place]), _payload(args[place]))
 
     def _inputs(self, args: list[Args]) -> Ints:
         """Return the numbers of the inputs' texts; -1 where none are recorded."""
@@ -211,7 +211,7 @@ class _Sorter:
 
 
 def _first_float(args: Args) -> str:
-    return "" if args.input_types is NOTHING else first_float(bytes(args.input_types))
+    return first_float(bytes(args.input_types))
 
 
 def _inputs_text(args: Args) -> str:

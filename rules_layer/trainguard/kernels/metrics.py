@@ -1,12 +1,12 @@
 """One rank's metrics: pure functions over the columns of a trace, in whole nanoseconds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trainguard.kernels.columns import Bools, Ints, Kind, Trace
-from trainguard.kernels.gpu_times import GpuTime, breakdown, gpu_times, mean_ns
+from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
+from trainguard.kernels.gpu_times import GpuTime, gpu_times, mean_ns
 from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
 from trainguard.kernels.streams import Idle, Stream, streams_of
 from trainguard.kernels.window import Window, find_operators, find_window
@@ -46,9 +46,9 @@ class RankMetrics:
     """What the rules and the document of a rank are made from; every stretch is clipped to the window.
 
     ``compute``, ``communication``, ``memory`` and ``busy`` are the stretches in which any GPU does this. The properties
-    in nanoseconds are the means over the GPUs that count. ``breakdowns`` has the parts of each of these GPUs, or those
-    of the host without one. ``operator`` and ``operator_id`` are those that launched a GPU row, as `find_operators`
-    returns them.
+    in nanoseconds are the means over the GPUs that count. ``operator`` and ``operator_id`` are those that launched a
+    GPU row, as `find_operators` returns them. Stretches of the host's calls and operators, of which there are most, are
+    found when they are asked for, and not kept.
     """
 
     trace: Trace
@@ -65,9 +65,6 @@ class RankMetrics:
     host_sync: Spans
     sync_idle_ns: int
     loader: Spans
-    breakdown: dict[str, Spans]
-    breakdowns: Sequence[dict[str, Spans]]
-    host_busy: Spans
     operator: Ints
     operator_id: Ints
 
@@ -129,49 +126,76 @@ class RankMetrics:
         """Return a part of the window as a share; 0 for a window of no length."""
         return part_ns / self.window.length if self.window.length else 0.0
 
+    def classes(self) -> Iterator[dict[str, Spans]]:
+        """Yield the stretches by class of each GPU that counts, with those of the host; once where no GPU counts."""
+        host = {"runtime": self._calls(), "data_loader": self.loader, "cpu_op": self._operators()}
+        counted = [gpu for gpu in self.gpus if gpu.counted]
+        for gpu in counted:
+            stretches = (gpu.compute, gpu.communication, gpu.memcpy, gpu.memset)
+            yield dict(zip(GPU_PARTS, stretches, strict=True)) | host
+        if not counted:
+            yield dict.fromkeys(GPU_PARTS, self.busy) | host
 
-def rank_metrics(trace: Trace, window: Window | None = None) -> RankMetrics:
-    """Return the metrics of a trace in a window, that of its steps if none is given; zeros without rows for them."""
-    window = find_window(trace) if window is None else window
+    def loader_alone(self) -> Spans:
+        """Return when the host loads data, calls nothing of the runtime, and no GPU is busy."""
+        idle = difference(self.loader, self.busy)
+        return difference(idle, self._calls()) if len(idle.start) else idle
+
+    def host_busy(self) -> Spans:
+        """Return when the host calls the runtime or runs an operator."""
+        return union(self._calls(), self._operators())
+
+    def within(self, window: Window) -> "RankMetrics":
+        """Return the metrics of the same trace in another window with the same launches."""
+        return _metrics(self.trace, window, (self.operator, self.operator_id))
+
+    def _calls(self) -> Spans:
+        return _spans(self.trace.launches, self.window)
+
+    def _operators(self) -> Spans:
+        return _spans(self.trace.operators, self.window)
+
+
+def rank_metrics(trace: Trace) -> RankMetrics:
+    """Return the metrics of a trace in the window of its steps; zeros without rows for them."""
+    window = find_window(trace)
+    return _metrics(trace, window, find_operators(trace, window.launch))
+
+
+def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> RankMetrics:
     rows = trace.gpu.rows
     in_window = (rows.end > window.start) & (rows.start < window.end)
-
     gpus = gpu_times(trace, window, in_window)
-    nothing = Spans(rows.start[:0], rows.start[:0])
-    compute = union(nothing, *(gpu.compute for gpu in gpus))
-    communication = union(nothing, *(gpu.communication for gpu in gpus))
-    memory = union(nothing, *(gpu.memory for gpu in gpus))
-    busy = union(compute, communication, memory)
-    operator, operator_id = find_operators(trace, window.launch)
     waiting = _waiting_calls(trace, window)
     sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
     reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
-    loader = _named(trace, _LOADERS, window)
-    calls = clipped(merged(trace.launches.start, trace.launches.end), window.start, window.end)
-    operators = clipped(merged(trace.operators.start, trace.operators.end), window.start, window.end)
-    by_gpu = [_of_gpu(gpu) for gpu in gpus if gpu.counted]
-    host = {"runtime": calls, "data_loader": loader, "cpu_op": operators}
     return RankMetrics(
         trace=trace,
         window=window,
         in_window=in_window,
-        compute=compute,
-        communication=communication,
-        memory=memory,
-        busy=busy,
+        compute=_of_any(gpus, lambda gpu: gpu.compute),
+        communication=_of_any(gpus, lambda gpu: gpu.communication),
+        memory=_of_any(gpus, lambda gpu: gpu.memory),
+        busy=_of_any(gpus, lambda gpu: gpu.busy),
         gpus=gpus,
         delays=_delays(trace, window, in_window),
         streams=streams_of(trace, window, in_window),
         waiting_calls=waiting,
         host_sync=sync,
         sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
-        loader=loader,
-        breakdown=breakdown({"busy": busy, **host}),
-        breakdowns=[breakdown(parts | host) for parts in by_gpu or [dict.fromkeys(GPU_PARTS, nothing)]],
-        host_busy=union(calls, operators),
-        operator=operator,
-        operator_id=operator_id,
+        loader=_named(trace, _LOADERS, window),
+        operator=launched_by[0],
+        operator_id=launched_by[1],
     )
+
+
+def _of_any(gpus: Sequence[GpuTime], part: Callable[[GpuTime], Spans]) -> Spans:
+    """Return when any GPU does something."""
+    return part(gpus[0]) if len(gpus) == 1 else union(*(part(gpu) for gpu in gpus))
+
+
+def _spans(rows: Rows, window: Window) -> Spans:
+    return clipped(merged(rows.start, rows.end), window.start, window.end)
 
 
 def _delays(trace: Trace, window: Window, in_window: Bools) -> Delays:
@@ -207,7 +231,3 @@ def _named(trace: Trace, prefixes: tuple[str, ...], window: Window) -> Spans:
     names = [place for place, name in enumerate(trace.names) if name.startswith(prefixes)]
     mask = np.isin(trace.annotations.name, np.array(names, dtype=np.int64))
     return clipped(merged(trace.annotations.start[mask], trace.annotations.end[mask]), window.start, window.end)
-
-
-def _of_gpu(gpu: GpuTime) -> dict[str, Spans]:
-    return dict(zip(GPU_PARTS, (gpu.compute, gpu.communication, gpu.memcpy, gpu.memset), strict=True))

@@ -68,7 +68,8 @@ def operators_of(metrics: RankMetrics, table: KernelTable, most: int) -> tuple[l
         return [], 0
     operator = metrics.operator[chosen]
     lasted = trace.gpu.rows.end[chosen] - trace.gpu.rows.start[chosen]
-    key = trace.operators.name[operator] * (len(trace.names) + 1) + trace.operator_inputs[operator] + 1
+    name = trace.operators.name[operator].astype(np.int64)
+    key = name * (len(trace.names) + 1) + trace.operator_inputs[operator] + 1
     keys, first, group = np.unique(key, return_index=True, return_inverse=True)
     time = np.bincount(group, weights=lasted).astype(np.int64)
     order = np.lexsort((keys, -time))[:most]

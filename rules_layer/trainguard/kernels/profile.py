@@ -56,6 +56,7 @@ def _overview(judged: Judged) -> RankProfile:
     sync, source = synchronization(metrics)
     edges = edges_of(metrics.window)
     steps = steps_of(metrics)
+    host_busy = metrics.host_busy()
     return RankProfile(
         trace=trace.name,
         rank=_rank(trace),
@@ -94,8 +95,8 @@ def _overview(judged: Judged) -> RankProfile:
         ),
         counters=_counters(trace),
         step_times=step_times(steps),
-        host_busy_ns=metrics.host_busy.total,
-        host_utilization=shares(metrics.host_busy, edges),
+        host_busy_ns=host_busy.total,
+        host_utilization=shares(host_busy, edges),
         framework=trace.framework.value,
     )
 

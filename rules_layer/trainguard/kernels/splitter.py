@@ -81,25 +81,26 @@ class EventSplitter:
     def batches(self, chunks: Iterable[bytes]) -> Iterator[list[Event]]:
         """Yield the events of a text, in order; raises KernelTraceError where it is no trace."""
         source = iter(chunks)
-        text = self._open(source)
-        if text is None:
+        first = self._open(source)
+        if first is None:
             return
-        searched = 0
+        pending, size, searched = [first], len(first), 0
         for chunk in source:
-            text += chunk
-            if len(text) < BATCH_BYTES:
+            pending.append(chunk)
+            size += len(chunk)
+            if size < BATCH_BYTES:
                 continue
+            text = b"".join(pending)
             end = self._last_start(text, searched)
             if not end and self._learn(text[-LEARNT_BYTES:]):
                 end = self._last_start(text)
-            if end:
-                yield self._decoded(text[:end])
-                text, searched = text[end:], 0
-            elif len(text) > MOST_PENDING_BYTES:
+            if not end and size > MOST_PENDING_BYTES:
                 raise KernelTraceError(self._name, f"an event of over {MOST_PENDING_BYTES:,} bytes")
-            else:
-                searched = len(text) - _OVERLAP
-        yield from self._rest(text)
+            if end:
+                yield self._decoded(text, end)
+            pending, searched = [text[end:]], 0 if end else size - _OVERLAP
+            size -= end
+        yield from self._rest(b"".join(pending))
 
     def _open(self, source: Iterator[bytes]) -> bytes | None:
         """Read up to the first event; return the text from there on, None where there is no event."""
@@ -152,8 +153,6 @@ class EventSplitter:
 
     def _weigh(self, text: bytes) -> None:
         """Estimate from samples how many bytes of a batch are of Python's stacks; a small batch is looked at whole."""
-        if STACK not in text:
-            return
         small = len(text) <= SAMPLES * SAMPLE_BYTES
         places = range(0, len(text), max(len(text) // SAMPLES, 1))
         seen = stacks = 0
@@ -165,12 +164,14 @@ class EventSplitter:
         if seen:
             self._tally["stack_bytes"] += len(text) * stacks // seen
 
-    def _decoded(self, text: bytes) -> list[Event]:
-        self._weigh(text)
+    def _decoded(self, text: bytes, end: int) -> list[Event]:
+        """Return the events of a text that begin before a place."""
+        if text.find(STACK, 0, end) >= 0:
+            self._weigh(text[:end])
         try:
-            return decode_events(_stripped(text))
+            return decode_events(_stripped(text, end))
         except UNREADABLE:
-            return list(self._one_by_one(text))
+            return list(self._one_by_one(text[:end]))
 
     def _one_by_one(self, text: bytes) -> Iterator[Event]:
         self._learn(text)
@@ -195,7 +196,8 @@ class EventSplitter:
         except UNREADABLE:
             yield from self._damaged_rest(text)
         else:
-            self._weigh(text)
+            if STACK in text:
+                self._weigh(text)
             yield last
 
     def _damaged_rest(self, text: bytes) -> Iterator[list[Event]]:
@@ -203,8 +205,9 @@ class EventSplitter:
         self._learn(text)
         end = self._last_start(text)
         if end:
-            yield self._decoded(text[:end])
-        self._weigh(text[end:])
+            yield self._decoded(text, end)
+        if STACK in text[end:]:
+            self._weigh(text[end:])
         event, rest = decode_first(text[end:])
         is_closed = self._closes(text[end:] if event is None else rest.encode())
         self._tally["cut_off"] += not is_closed
@@ -242,8 +245,8 @@ class EventSplitter:
                 setattr(self.metadata, field, value)
 
 
-def _stripped(text: bytes) -> bytes | memoryview:
-    """Return a text without what stands behind its last event; a view of it, so that a batch is not copied."""
-    tail = text[-STRIPPED_AT_ONCE:]
+def _stripped(text: bytes, end: int) -> bytes | memoryview:
+    """Return a text up to its last event that begins before a place; a view of it, so that a batch is not copied."""
+    tail = text[max(end - STRIPPED_AT_ONCE, 0) : end]
     kept = tail.rstrip(_TRAILING)
-    return memoryview(text)[: len(text) - len(tail) + len(kept)] if kept else text.rstrip(_TRAILING)
+    return memoryview(text)[: end - len(tail) + len(kept)] if kept else text[:end].rstrip(_TRAILING)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from trainguard.kernels.columns import Ints
+from trainguard.kernels.gpu_times import breakdown
 from trainguard.kernels.metrics import RankMetrics
 
 
@@ -11,11 +12,10 @@ def step_parts(metrics: RankMetrics, start: Ints, end: Ints) -> dict[str, Ints]:
 
     Of several GPUs these are the means, rounded down.
     """
-    count = len(metrics.breakdowns)
-    parts: dict[str, Ints] = {}
-    for name in metrics.breakdowns[0]:
-        each = np.stack([found[name].within(start, end) for found in metrics.breakdowns])
-        parts[name] = each.sum(axis=0, dtype=np.int64) // count
+    found = [breakdown(classes, start, end) for classes in metrics.classes()]
+    parts: dict[str, Ints] = {
+        name: np.stack([each[name] for each in found]).sum(axis=0, dtype=np.int64) // len(found) for name in found[0]
+    }
     parts["other"] = end - start - sum(parts.values())
     return parts
 

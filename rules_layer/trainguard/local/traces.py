@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trainguard.errors import KernelTraceError, PortUnavailableError
 from trainguard.kernels.columns import Trace
 from trainguard.kernels.reading import REPORT_ENDINGS, read_any
+from trainguard.layout import RESULTS_FOLDER
 from trainguard.ports import ByteStream
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ NAMED_TRACES = (
 )
 _PERHAPS_TRACES = (".json", ".json.gz")
 DOCUMENT = "kernels.json"
+_NOT_TRACES = {NAMED_TRACES: {RESULTS_FOLDER}, _PERHAPS_TRACES: {RESULTS_FOLDER, "profiler-output", "debug-output"}}
+"""Folders of a job whose files with these endings are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def open_traces(place: str, clients: "Clients | None" = None) -> TracePlace:
 
     In a folder or below a prefix these are the files that end as PyTorch (``.pt.trace.json``), XLA (``.xplane.pb``) and
     exports of Nsight Systems (``.sqlite``) do, each with or without ``.gz``. Where there is none, they are all that end
-    in ``.json`` or ``.json.gz``.
+    in ``.json`` or ``.json.gz``. What a job's own folders hold of results, profiles and tensors is left out.
 
     Parameters
     ----------
@@ -119,8 +122,9 @@ def _in_bucket(place: str, clients: "Clients | None") -> TracePlace:
 
 
 def _traces(place: str, names: Sequence[str]) -> list[str]:
-    for endings in (NAMED_TRACES, _PERHAPS_TRACES):
-        found = sorted(name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT)
+    for endings, others in _NOT_TRACES.items():
+        found = [name for name in names if name.endswith(endings) and name.rpartition("/")[2] != DOCUMENT]
+        found = sorted(name for name in found if others.isdisjoint(name.split("/")[:-1]))
         if found:
             return found
     expected = ", ".join((*NAMED_TRACES, *_PERHAPS_TRACES))

@@ -173,8 +173,9 @@ class FleetKernels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     ``status`` is the job's, or that of the profile: ``judged``, ``judged in part``, ``not judged``, ``unreadable``.
     ``why`` says what keeps it from being ``judged``. ``findings`` are rules without ``kernels/``; ``gain_share`` is the
-    most that one of them can win of the time. ``place`` and ``page`` are below the folder; of a job of the stack
-    ``page`` is the console's page of ``kernels.html``.
+    most that one of them can win of the time. ``framework``, ``traces`` and ``gain_share`` of a job of the stack are
+    those of its newest capture; None of one that an earlier version judged. ``place`` and ``page`` are below the
+    folder; of a job of the stack ``page`` is the console's page of ``kernels.html``.
     """
 
     job: str

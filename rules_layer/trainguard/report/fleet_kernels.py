@@ -11,6 +11,7 @@ from trainguard.links import kernel_page_link
 from trainguard.records import Status
 from trainguard.report.fleet_document import FleetKernels, FleetReport
 from trainguard.report.fleet_facts import JobFacts, has_fired
+from trainguard.rules.kernels.capture_rule import FRAMEWORK, GAIN_SHARE, TRACES
 from trainguard.timestamps import iso_time
 
 PROFILES_SHOWN = 250
@@ -39,13 +40,19 @@ def _of_job(facts: JobFacts) -> FleetKernels:
     job = facts.job
     fired = [row for row in facts.fired if row.rule.startswith(FAMILY)]
     known = [row.finding.severity for row in fired if row.finding.severity is not None]
-    at = max((row.evaluated_through or 0.0 for rule, row in facts.rules.items() if _judged(facts, rule)), default=0.0)
+    rows = [row for rule, row in facts.rules.items() if _judged(facts, rule)]
+    newest = max(rows, key=lambda row: row.evaluated_through or 0.0)
+    framework, traces = newest.facts.get(FRAMEWORK), newest.facts.get(TRACES)
+    gains = [gain for row in rows if isinstance(gain := row.facts.get(GAIN_SHARE), int | float)]
     return FleetKernels(
         job=job.job,
         status=job.status.value,
-        recorded_at=iso_time(at) if at else None,
+        recorded_at=iso_time(newest.evaluated_through) if newest.evaluated_through else None,
         severity=max(known, key=severity_rank).value if known else None,
         findings=[row.rule.removeprefix(FAMILY) for row in fired],
+        framework=framework if isinstance(framework, str) else None,
+        traces=traces if isinstance(traces, int) else None,
+        gain_share=max(gains, default=None),
         page=kernel_page_link(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix),
     )
 

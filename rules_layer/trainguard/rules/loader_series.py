@@ -17,6 +17,9 @@ from trainguard.telemetry.snapshots import IntArray
 
 ITERATOR_PHASE = "DataLoaderIter"
 WORKER_PHASE = "DataLoaderWorker"
+FETCH = "Fetch"
+"""Is in the name of an event that is a worker's loading of one batch; others of the phase are a worker's lifetime."""
+
 TENSORFLOW_PHASES = ("DataIterator", "Dataset")
 MAX_PROCESSES = 128
 MAX_LOADERS = 1_024
@@ -112,7 +115,8 @@ class LoadingProcess(msgspec.Struct, array_like=True):
 class LoaderState(msgspec.Struct, array_like=True):
     """Training processes in the order in which they were met, and durations by kind.
 
-    ``prefetch`` says whether a TensorFlow pipeline prefetches; None before it has an event.
+    ``prefetch`` says whether a TensorFlow pipeline prefetches; None before it has an event. ``worker_us`` are lifetimes
+    of workers, ``fetch_us`` what their batches took to load.
     """
 
     processes: list[LoadingProcess] = msgspec.field(default_factory=list)
@@ -121,6 +125,7 @@ class LoaderState(msgspec.Struct, array_like=True):
     worker_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
     tensorflow_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
     prefetch: bool | None = None
+    fetch_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
 
     @property
     def alive(self) -> list[LoadingProcess]:
@@ -133,7 +138,9 @@ class LoaderState(msgspec.Struct, array_like=True):
         table = events.table
         iterators, workers = table.rows_in([ITERATOR_PHASE]), table.rows_in([WORKER_PHASE])
         _count(self.iterator_us, table.durations_us[iterators])
-        _count(self.worker_us, table.durations_us[workers])
+        fetches = table.rows_named(workers, FETCH)
+        _count(self.worker_us, table.durations_us[workers[~fetches]])
+        _count(self.fetch_us, table.durations_us[workers[fetches]])
         self._fold_tensorflow(table)
         if iterators.size or events.loaders:
             process = self._process_of(table.process)
@@ -147,10 +154,8 @@ class LoaderState(msgspec.Struct, array_like=True):
     def _fold_tensorflow(self, table: EventTable) -> None:
         rows = table.rows_in(TENSORFLOW_PHASES)
         if rows.size:
-            names = table.name_index[rows]
-            fetches = np.array(["GetNext" in name for name in table.names])[names]
-            _count(self.tensorflow_us, table.durations_us[rows[fetches]])
-            self.prefetch = bool(self.prefetch) or any("Prefetch" in table.names[name] for name in set(names.tolist()))
+            _count(self.tensorflow_us, table.durations_us[rows[table.rows_named(rows, "GetNext")]])
+            self.prefetch = bool(self.prefetch) or bool(table.rows_named(rows, "Prefetch").any())
 
     def _process_of(self, name: str) -> LoadingProcess | None:
         for process in self.processes:

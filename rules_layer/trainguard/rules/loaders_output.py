@@ -120,6 +120,7 @@ class LoaderDetails(Details, frozen=True, kw_only=True):
     dataloading_time: Waits | None = None
     worker_time: Waits | None = None
     tensorflow_time: Waits | None = None
+    fetch_time: Waits | None = None
 
 
 def details_of(state: LoaderState, cores: int) -> LoaderDetails:
@@ -139,6 +140,7 @@ def details_of(state: LoaderState, cores: int) -> LoaderDetails:
         dataloading_time=Waits.of(state.iterator_us),
         worker_time=Waits.of(state.worker_us),
         tensorflow_time=Waits.of(state.tensorflow_us),
+        fetch_time=Waits.of(state.fetch_us),
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from trainguard.rules.rule_inputs import NodeMinute
+from trainguard.rules.units import counted
 from trainguard.telemetry import devices as names
 
 EFFECTIVE_PERCENT = 80.0
@@ -170,9 +171,13 @@ def hollow_gpus(minutes: dict[str, BusyMinutes], lasting_s: float, threshold_sm:
 
 
 def activity_note(minutes: dict[str, BusyMinutes], gpu: str) -> str:
-    """Say how active a GPU was over the newest minutes, as a sentence of its own; empty where that is not known."""
+    """Say how active a GPU was, as a sentence of its own; empty where that is not known.
+
+    The newest minutes in which it was measured may lie before the condition: a GPU that is lost is measured no more.
+    """
     held = minutes.get(gpu)
     if held is None or not held.activity:
         return ""
     mean = sum(held.activity) / len(held.activity) / 10.0
-    return f" {held.measure[:1].upper()}{held.measure[1:]} of {gpu} was {mean:.0f} % on average."
+    measured = f"over the last {counted(len(held.activity), 'minute')} of work in which it was measured"
+    return f" {held.measure[:1].upper()}{held.measure[1:]} of {gpu} was {mean:.0f} % on average {measured}."

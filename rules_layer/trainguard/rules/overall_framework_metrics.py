@@ -14,6 +14,7 @@ from trainguard.rules.framework_classes import BY_NAME, EventClass, classes_of
 from trainguard.rules.framework_loop import loop_of
 from trainguard.rules.framework_minutes import fold_minutes
 from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState, TimeDetails, details_of, sentence_of
+from trainguard.rules.loader_series import WORKER_PHASE
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
@@ -78,6 +79,8 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         state.devices.add(
             *sum_by(table.phases, table.phase_index[on_device], table.self_us[on_device]), limit=TOP_OPERATORS
         )
+        if len(table.rows_in([WORKER_PHASE])) == len(table):
+            return  # a worker of a loader, which works beside the training processes
         loop = loop_of(state.loops, table.process)
         if loop is not None:
             loop.fold(events.steps)

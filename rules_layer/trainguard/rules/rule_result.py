@@ -51,6 +51,8 @@ class RuleResult:
 
     ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
     None where nobody can say.
+
+    ``facts`` are a few words and numbers on what was judged; the row of the rule keeps them.
     """
 
     status: Status
@@ -77,6 +79,7 @@ class RuleResult:
     past_reason: str | None = None
     past_advice: str | None = None
     details: Details | Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, float | int | str | None] = field(default_factory=dict)
 
     @property
     def kept_texts(self) -> tuple[str, str | None]:

@@ -26,6 +26,7 @@ _MAX_UNPACKED_BYTES = 64 * 1024 * 1024
 """An item holds 400 kB; state that is larger than this once unpacked was not written by TrainGuard."""
 
 _WHOLE, _HUNDREDTHS, _INTEGER, _RAW = 0, 1, 2, 3
+_VALUE_BYTES = {_WHOLE: 1, _HUNDREDTHS: 2, _INTEGER: 8, _RAW: 8}
 _WHOLE_MISSING = 255
 _HUNDREDTHS_MISSING = 65_535
 _LARGEST_EXACT = 2.0**53
@@ -34,10 +35,21 @@ T = TypeVar("T")
 
 
 class PackedColumn(msgspec.Struct, array_like=True):
-    """One series of a window: ``kind`` says how ``data`` is packed."""
+    """One series of a window: ``kind`` says how ``data`` is packed; raises ValueError when it is no such series."""
 
     kind: int
     data: bytes
+
+    def __post_init__(self) -> None:
+        """Compare the bytes with the kind: a stored one that does not fit is a damaged state."""
+        size = _VALUE_BYTES.get(self.kind)
+        if size is None or len(self.data) % size:
+            raise ValueError(f"a column of kind {self.kind} and {len(self.data)} bytes, expected whole values")
+
+    @property
+    def points(self) -> int:
+        """How many values it has."""
+        return len(self.data) // _VALUE_BYTES[self.kind]
 
 
 def pack_column(values: FloatArray) -> PackedColumn:

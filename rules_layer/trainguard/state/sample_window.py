@@ -13,8 +13,9 @@ and the compilation that follows it, are start-up. Until the work is known as su
 import msgspec
 import numpy as np
 
-from trainguard.state.codec import PackedColumn, pack_column, quantise_column, unpack_column, unpack_columns
+from trainguard.state.codec import PackedColumn, quantise_column
 from trainguard.state.idle_evidence import PAUSE_SAMPLES, IdleTime, RecentUse
+from trainguard.state.window_columns import empty_matrix, gpus_of, packed, unpacked
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
 ACTIVE_PERCENT = 10.0
@@ -90,6 +91,15 @@ class SampleWindowState(msgspec.Struct, omit_defaults=True):
     recent_use: RecentUse = msgspec.field(default_factory=RecentUse)
     idle_time: IdleTime = msgspec.field(default_factory=IdleTime)
 
+    @property
+    def gpus(self) -> int:
+        """Of how many GPUs it keeps something; raises ValueError when its parts are of no window."""
+        rows, rest = divmod(len(self.histogram), 4 * HISTOGRAM_BINS)
+        if rest:
+            raise ValueError(f"a histogram of {len(self.histogram)} bytes, expected {HISTOGRAM_BINS} counts a GPU")
+        waiting = [each.points for each in (self.idle, self.start_up) if each is not None]
+        return max(rows, len(self.ever_active), *(gpus_of(each) for each in (self.window, *waiting)))
+
 
 class SampleWindow:
     """Works on its state as a matrix: column 0 time (ms), column 1 mean CPU, then utilizations, then memories."""
@@ -97,8 +107,8 @@ class SampleWindow:
     def __init__(self, state: SampleWindowState, gpus: int) -> None:
         self._state = state
         self._gpus = gpus
-        self._matrix = _unpacked(state.window, gpus)
-        self._idle = None if state.idle is None else _unpacked(state.idle.points, gpus)
+        self._matrix = unpacked(state.window, gpus)
+        self._idle = None if state.idle is None else unpacked(state.idle.points, gpus)
         self._histogram = np.zeros((gpus, HISTOGRAM_BINS), dtype=np.int64)
         stored = np.frombuffer(state.histogram, dtype="<u4").reshape(-1, HISTOGRAM_BINS)
         self._histogram[: stored.shape[0]] = stored
@@ -108,7 +118,7 @@ class SampleWindow:
         self._start_up: StartUp | None = None
         if state.first_active_at is None:
             self._start_up = StartUp() if state.start_up is None else state.start_up
-        self._waiting = _unpacked([] if self._start_up is None else self._start_up.points, gpus)
+        self._waiting = unpacked([] if self._start_up is None else self._start_up.points, gpus)
         self.fresh = 0
         self.started_anew = False
 
@@ -231,7 +241,7 @@ class SampleWindow:
         self._waiting = np.concatenate([self._waiting, *points])[-most:]
         if start_up.active < WORK_SAMPLES or start_up.active * interval_s < WORK_S:
             return []
-        waited, self._waiting = self._waiting, _empty(self._gpus)
+        waited, self._waiting = self._waiting, empty_matrix(self._gpus)
         self._state.first_active_at, self._start_up = start_up.since, None
         return [waited]
 
@@ -239,14 +249,14 @@ class SampleWindow:
         """Take the work that goes on at the stream's end for work, however short it is."""
         if self._start_up is not None and self._start_up.since is not None:
             capacity = 0 if self._capacity is None else self._capacity
-            waited, self._waiting = self._waiting, _empty(self._gpus)
+            waited, self._waiting = self._waiting, empty_matrix(self._gpus)
             self._state.first_active_at, self._start_up = self._start_up.since, None
             self._keep([waited], capacity)
 
     def _idle_on(self, run: FloatArray, start: float, end: float) -> None:
         if self._state.idle is None:
             self._state.idle = IdleRun(start, [], 0)
-            self._idle = _empty(self._gpus)
+            self._idle = empty_matrix(self._gpus)
         self._state.idle.samples += len(run)
         if _is_pause(self._state.idle, end):
             self._pause()
@@ -257,7 +267,7 @@ class SampleWindow:
         """Forget the points of an idle run that is a pause; before the end of start-up the work before it as well."""
         self._idle = None
         if self._start_up is not None:
-            self._state.idle, self._waiting = None, _empty(self._gpus)
+            self._state.idle, self._waiting = None, empty_matrix(self._gpus)
             self._start_up.since = None
 
     def _end_idle(self, now: float) -> list[FloatArray]:
@@ -273,7 +283,7 @@ class SampleWindow:
         return [] if pause or points is None else [points]
 
     def _keep(self, added: list[FloatArray], capacity: int) -> None:
-        fresh = np.concatenate([_empty(self._gpus), *added])
+        fresh = np.concatenate([empty_matrix(self._gpus), *added])
         self._state.kept_total += len(fresh)
         for gpu in range(self._gpus):
             values = fresh[:, 2 + gpu]
@@ -323,13 +333,13 @@ class SampleWindow:
         self.trim()
         state = self._state
         state.ever_active = self._ever_active.tolist()
-        state.window = _packed(self._matrix)
+        state.window = packed(self._matrix)
         state.histogram = self._histogram.astype("<u4").tobytes()
         if state.idle is not None:
-            state.idle.points = [] if self._idle is None else _packed(self._idle)
+            state.idle.points = [] if self._idle is None else packed(self._idle)
         state.start_up = self._start_up
         if state.start_up is not None:
-            state.start_up.points = _packed(self._waiting)
+            state.start_up.points = packed(self._waiting)
 
     @property
     def working_since(self) -> float | None:
@@ -369,29 +379,3 @@ class SampleWindow:
 
 def _is_pause(idle: IdleRun, now: float) -> bool:
     return idle.samples >= PAUSE_SAMPLES and now - idle.since > KEPT_IDLE_S
-
-
-def _empty(gpus: int) -> FloatArray:
-    return np.empty((0, 2 + 2 * gpus))
-
-
-def _packed(matrix: FloatArray) -> list[PackedColumn]:
-    if len(matrix) == 0:
-        return []
-    steps = np.diff(matrix[:, 0], prepend=0.0)
-    return [pack_column(steps), *(pack_column(np.ascontiguousarray(column)) for column in matrix[:, 1:].T)]
-
-
-def _unpacked(columns: list[PackedColumn], gpus: int) -> FloatArray:
-    """Columns to matrix; GPUs that appeared since it was packed are missing in its points."""
-    if not columns:
-        return _empty(gpus)
-    time, cpu = (unpack_column(column) for column in columns[:2])
-    devices = unpack_columns(columns[2:], len(time))
-    before = len(devices) // 2
-    matrix = np.full((time.size, 2 + 2 * gpus), np.nan)
-    matrix[:, 0] = np.cumsum(time)
-    matrix[:, 1] = cpu
-    matrix[:, 2 : 2 + before] = devices[:before].T
-    matrix[:, 2 + gpus : 2 + gpus + before] = devices[before:].T
-    return matrix

@@ -20,6 +20,7 @@ SM_CLOCK = "SMClockMHz"
 SM_CLOCK_MAXIMUM = "SMClockMaximumMHz"
 POWER_LIMIT = "PowerLimitWatts"
 SM_ACTIVITY = "SMActivityPercent"
+SM_OCCUPANCY = "SMOccupancyPercent"
 TENSOR_ACTIVITY = "TensorActivityPercent"
 DRAM_ACTIVITY = "DRAMActivityPercent"
 THROTTLE_REASONS = "ThrottleReasons"
@@ -55,6 +56,7 @@ _LARGEST = {
     SM_CLOCK_MAXIMUM: 100_000.0,
     POWER_LIMIT: 100_000.0,
     SM_ACTIVITY: 100.0,
+    SM_OCCUPANCY: 100.0,
     TENSOR_ACTIVITY: 100.0,
     DRAM_ACTIVITY: 100.0,
     THROTTLE_REASONS: 2.0**53,

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from trainguard.telemetry.nesting import self_times
-from trainguard.telemetry.snapshots import IntArray
+from trainguard.telemetry.snapshots import BoolArray, IntArray
 
 UNKNOWN = -1
 
@@ -72,6 +72,10 @@ class EventTable:
         wanted = set(phases)
         chosen = [index for index, phase in enumerate(self.phases) if phase in wanted]
         return np.flatnonzero(np.isin(self.phase_index, chosen)) if chosen else _nothing()
+
+    def rows_named(self, rows: IntArray, word: str) -> BoolArray:
+        """Whether the name of each of ``rows`` (int64[M]) has a word in it, bool[M]."""
+        return np.array([word in name for name in self.names], dtype=np.bool_)[self.name_index[rows]]
 
 
 @dataclass(frozen=True, slots=True)

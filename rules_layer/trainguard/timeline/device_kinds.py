@@ -38,6 +38,9 @@ class DeviceKind:
 DEVICE_KINDS = (
     DeviceKind("sm_activity", (names.SM_ACTIVITY,), "%"),
     DeviceKind("memory_used", (names.MEMORY_USED,), "%"),
+    DeviceKind("tensor_activity", (names.TENSOR_ACTIVITY,), "%"),
+    DeviceKind("dram_activity", (names.DRAM_ACTIVITY,), "%"),
+    DeviceKind("sm_occupancy", (names.SM_OCCUPANCY,), "%"),
     DeviceKind("power", (names.POWER,), "W"),
     DeviceKind("sm_clock", (names.SM_CLOCK,), "MHz"),
     DeviceKind("temperature", (names.TEMPERATURE,), "°C"),

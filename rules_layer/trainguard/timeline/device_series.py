@@ -96,6 +96,9 @@ def _rows_by_gpu(table: BucketTable) -> dict[str, list[int]]:
 _TITLES = {
     "sm_activity": "SM activity",
     "memory_used": "GPU memory in use",
+    "tensor_activity": "Tensor core activity",
+    "dram_activity": "Use of GPU memory's bandwidth",
+    "sm_occupancy": "SM occupancy",
     "power": "GPU power",
     "sm_clock": "SM clock",
     "temperature": "GPU temperature",

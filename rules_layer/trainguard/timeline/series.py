@@ -40,8 +40,9 @@ class GpuTimeline(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """A further quantity of one GPU, or where ``gpu`` is None the mean of a node's GPUs; means of the buckets alone.
 
-    ``kind`` is ``sm_activity`` or ``memory_used`` (percent), ``power`` (watts), ``sm_clock`` (MHz), ``temperature``
-    (°C), ``nvlink`` or ``pcie`` (bytes per second, both directions).
+    ``kind`` is ``sm_activity``, ``memory_used``, ``tensor_activity``, ``dram_activity`` or ``sm_occupancy`` (percent),
+    ``power`` (watts), ``sm_clock`` (MHz), ``temperature`` (°C), ``nvlink`` or ``pcie`` (bytes per second, both
+    directions).
     """
 
     kind: str

@@ -1,6 +1,9 @@
 """Traces of a job to rows, alerts and pages, through the engine, the machine's steps and the in-memory world."""
 
-from tests.support.captures import FIRST, HELD_UP, Live, capture
+import pytest
+
+from tests.support.captures import FIRST, HELD_UP, ROOT, Live, capture
+from tests.support.small_job import JOB, START, Upload
 from trainguard.engine.streams.state_items import items_of
 from trainguard.records import Status
 from trainguard.report.build import build_report
@@ -16,6 +19,25 @@ def test_given_even_ranks_when_a_capture_is_judged_then_rows_say_ok_and_nobody_i
     assert live.fires() == []
 
 
+@pytest.mark.parametrize("folder", ["", "output/logs/"], ids=["the job's own folder", "another folder"])
+def test_given_traces_elsewhere_below_a_job_that_is_known_when_announced_then_they_are_a_capture(folder: str) -> None:
+    live = Live()
+    live.write([Upload(START, f"{ROOT.folder}checkpoints/training.log", b"")])
+    live.until(START + 60.0)
+    live.write(capture(folder=folder))
+    live.until(FIRST + 900.0)
+    assert live.rows()["LateRank"].status is Status.OK
+    assert len(live.machine.digested) == 4
+
+
+def test_given_a_trace_below_no_job_that_is_known_when_announced_then_it_is_counted_and_makes_no_job() -> None:
+    live = Live()
+    live.write(capture(folder="output/logs/"))
+    live.until(FIRST + 300.0)
+    assert live.world.journal.totals["foreign_keys"] == 4
+    assert live.world.jobs.load(JOB) is None
+
+
 def test_given_a_late_rank_when_its_capture_is_judged_then_the_rule_fires_once_and_the_files_are_there() -> None:
     live = Live()
     live.write(capture(delay_us=HELD_UP))
@@ -24,6 +46,8 @@ def test_given_a_late_rank_when_its_capture_is_judged_then_the_rule_fires_once_a
     assert row.status is Status.FIRED
     assert "Rank 2 comes last" in row.finding.reason
     assert sorted(live.fires()) == ["kernels/ExposedCommunication", "kernels/GpuGap", "kernels/LateRank"]
+    assert (row.facts["framework"], row.facts["traces"]) == ("pytorch", 4)
+    assert row.facts["gain_share"]
     assert len(live.machine.ran) == 1
     assert {"kernels.html", "kernels.json"} <= set(live.names())
     report = build_report(live.net.job(), items_of(live.net.job(), live.world.nodes), now=live.net.now).report

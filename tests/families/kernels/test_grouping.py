@@ -1,15 +1,44 @@
 """Which keys are kernel traces, and which of them belong to one capture."""
 
+from collections.abc import Iterator
+from itertools import count
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.kernels.captures.grouping import MOST_TRACES, WINDOW_S, Capture, captures_of
-from trainguard.kernels.captures.keys import match_key
+from trainguard.kernels.captures.keys import match_below, match_key
+from trainguard.kernels.captures.listed import MOST_LISTED, listed_folder
+from trainguard.layout import ProfileRoot
 from trainguard.ports import ListedObject
 
+ROOT = ProfileRoot("runs/", "job-1")
 FOLDER = "runs/job-1/kernel-traces/"
 AT = 1_795_248_000.0
+
+
+class Watched(MemoryProfileObjects):
+    """Counts the objects that are looked at in lists."""
+
+    def __init__(self) -> None:
+        super().__init__(faults=Faults())
+        self.looked_at = 0
+
+    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        for each in super().list(bucket, prefix, start_after):
+            self.looked_at += 1
+            yield each
+
+
+class Endless(Watched):
+    """A folder without an end."""
+
+    def list(self, bucket: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        del bucket, start_after
+        return (ListedObject(f"{prefix}{number:09d}", AT, 1) for number in count())
 
 
 def listed(*named: tuple[str, float], late_s: float = 0.0) -> list[ListedObject]:
@@ -22,7 +51,7 @@ def listed(*named: tuple[str, float], late_s: float = 0.0) -> list[ListedObject]
 
 def grouped(objects: list[ListedObject]) -> list[list[str]]:
     """Return the writers of each capture."""
-    return [[trace.writer for trace in each.traces] for each in captures_of(FOLDER, objects)]
+    return [[trace.writer for trace in each.traces] for each in captures_of(ROOT, FOLDER, objects)]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +102,61 @@ def test_given_another_key_when_read_then_it_is_no_trace(key: str) -> None:
     assert match_key(key) is None
 
 
+@pytest.mark.parametrize(
+    ("below", "folder", "writer"),
+    [
+        ("n_1.1795248000123.pt.trace.json", "", "n_1"),
+        ("rank3/n_1.1795248000123.pt.trace.json", "", "rank3/n_1"),
+        ("output/logs/rank3/n_1.pt.trace.json.gz", "output/logs/", "rank3/n_1"),
+        ("plugins/profile/2026_11_23_08_24_23/host-1.xplane.pb", "plugins/profile/", "host-1"),
+        ("kernel-traces/report.algo-1.sqlite", "kernel-traces/", "report.algo-1"),
+    ],
+    ids=["the job's own folder", "a folder a rank", "below an output", "XLA", "one of the five"],
+)
+def test_given_a_trace_in_any_folder_of_a_job_when_read_then_its_folder_is_that_of_its_capture(
+    below: str, folder: str, writer: str
+) -> None:
+    found = match_below(f"{ROOT.folder}{below}", ROOT)
+    assert found is not None
+    assert (found.root, found.folder, found.writer) == (ROOT, f"{ROOT.folder}{folder}", writer)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "runs/job-1/output/model.tar.gz",
+        "runs/job-1/output/db.sqlite",
+        "runs/job-1/rule-output/n_1.pt.trace.json",
+        "runs/job-1/trial-2/checkpoints/n_1.pt.trace.json",
+        "runs/job-10/n_1.pt.trace.json",
+        "runs/job-1/" + "a/" * 13 + "x.pt.trace.json",
+        "runs/job-1//x.pt.trace.json",
+        "runs/job-1/" + "x" * 1_100 + ".pt.trace.json",
+    ],
+    ids=["a model", "a database", "results", "another job's", "another folder", "too deep", "no name", "too long"],
+)
+def test_given_another_object_below_a_job_when_read_then_it_is_no_trace_of_it(key: str) -> None:
+    assert match_below(key, ROOT) is None
+
+
+def test_given_a_jobs_own_folder_with_much_else_when_listed_then_the_rest_is_skipped_and_its_traces_are_found() -> None:
+    objects = Watched()
+    for number in range(2_500):
+        objects.put("b", f"{ROOT.folder}checkpoints/{number:06d}", b"", "")
+    wanted = [f"{ROOT.folder}rank{rank}/n.pt.trace.json" for rank in range(3)] + [f"{ROOT.folder}zz.pt.trace.json"]
+    for key in wanted:
+        objects.put("b", key, b"", "")
+    found = listed_folder(objects, "b", ROOT.folder)
+    assert [each.key for each in found.objects] == wanted
+    assert not found.is_cut
+    assert objects.looked_at < 1_100
+
+
+def test_given_more_objects_than_are_looked_at_when_listed_then_that_is_said() -> None:
+    found = listed_folder(Endless(), "b", ROOT.folder)
+    assert (len(found.objects), found.is_cut) == (MOST_LISTED, True)
+
+
 def test_given_windows_of_four_ranks_when_grouped_then_each_window_is_a_capture() -> None:
     windows = [(f"n_{rank}", AT + 60.0 * window + rank) for window in range(3) for rank in range(4)]
     assert grouped(listed(*windows)) == [["n_0", "n_1", "n_2", "n_3"]] * 3
@@ -85,34 +169,36 @@ def test_given_a_writer_that_lags_behind_the_next_window_when_grouped_then_it_is
 
 @pytest.mark.parametrize(("later", "captures"), [(WINDOW_S, 1), (WINDOW_S + 0.001, 2)], ids=["on it", "beyond"])
 def test_given_a_trace_at_the_windows_end_when_grouped_then_300_s_still_belong(later: float, captures: int) -> None:
-    assert len(captures_of(FOLDER, listed(("n_0", AT), ("n_1", AT + later)))) == captures
+    assert len(captures_of(ROOT, FOLDER, listed(("n_0", AT), ("n_1", AT + later)))) == captures
 
 
 def test_given_traces_that_were_copied_later_when_grouped_then_the_time_in_the_name_counts() -> None:
     copied = [("n_0", AT), ("n_1", AT + 1.0), ("n_0", AT + 900.0), ("n_1", AT + 901.0)]
-    assert len(captures_of(FOLDER, listed(*copied, late_s=86_400.0))) == 2
+    assert len(captures_of(ROOT, FOLDER, listed(*copied, late_s=86_400.0))) == 2
 
 
 def test_given_a_time_in_a_name_that_lies_ahead_when_grouped_then_s3s_time_counts() -> None:
-    (capture,) = captures_of(FOLDER, [ListedObject(f"{FOLDER}n_0.9999999999999.pt.trace.json", AT, 1)])
+    (capture,) = captures_of(ROOT, FOLDER, [ListedObject(f"{FOLDER}n_0.9999999999999.pt.trace.json", AT, 1)])
     assert capture.at == AT
 
 
 def test_given_a_late_rank_when_grouped_again_then_the_name_stays_and_the_version_changes() -> None:
-    before, after = (captures_of(FOLDER, listed(*[(f"n_{rank}", AT + rank) for rank in range(n)])) for n in (3, 4))
+    before, after = (
+        captures_of(ROOT, FOLDER, listed(*[(f"n_{rank}", AT + rank) for rank in range(n)])) for n in (3, 4)
+    )
     assert before[0].name == after[0].name
     assert before[0].version != after[0].version
 
 
 def test_given_a_trace_that_was_written_anew_when_grouped_then_the_version_changes() -> None:
-    (first,) = captures_of(FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "a")])
-    (again,) = captures_of(FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "b")])
+    (first,) = captures_of(ROOT, FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "a")])
+    (again,) = captures_of(ROOT, FOLDER, [ListedObject(f"{FOLDER}n.pt.trace.json", AT, 1, "b")])
     assert first.version != again.version
 
 
 def test_given_more_traces_than_a_capture_takes_when_grouped_then_the_others_are_counted() -> None:
     many = listed(*[(f"n_{rank}", AT) for rank in range(MOST_TRACES + 5)])
-    (capture,) = captures_of(FOLDER, many)
+    (capture,) = captures_of(ROOT, FOLDER, many)
     assert (len(capture.traces), capture.left_out) == (MOST_TRACES, 5)
 
 
@@ -126,8 +212,8 @@ def test_given_traces_in_any_order_when_grouped_then_captures_are_the_same_and_h
     objects = listed(*dict.fromkeys((f"n_{who}", AT + round(at, 3)) for who, at in written))
     shuffled = list(objects)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    found = captures_of(FOLDER, objects)
-    assert [identity(each) for each in found] == [identity(each) for each in captures_of(FOLDER, shuffled)]
+    found = captures_of(ROOT, FOLDER, objects)
+    assert [identity(each) for each in found] == [identity(each) for each in captures_of(ROOT, FOLDER, shuffled)]
     assert sum(len(each.traces) for each in found) == len({each.key for each in objects})
     for each in found:
         assert len({trace.writer for trace in each.traces}) == len(each.traces)

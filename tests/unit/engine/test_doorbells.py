@@ -71,7 +71,7 @@ def test_given_a_record_that_cannot_be_used_when_sorted_then_it_is_refused_and_i
     assert [key.node for key in job.nodes] == ["algo-1"]
     malformed, foreign = "malformed_messages", "foreign_keys"
     assert [each.what for each in refusals] == [malformed, malformed, foreign, foreign, malformed, malformed, malformed]
-    assert not any(each.is_defect for each in refusals)
+    assert not any(each.is_delivered_again for each in refusals)
 
 
 @pytest.mark.parametrize(

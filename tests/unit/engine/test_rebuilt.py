@@ -1,7 +1,11 @@
 """An item whose state is damaged is computed again from S3; one that a later version wrote is left alone."""
 
+import zlib
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
@@ -18,13 +22,35 @@ def changed(network: Network, key: StreamKey, **fields: object) -> NodeRecord:
     return network.world.nodes.save(replace(network.node(key), **fields))  # type: ignore[arg-type]
 
 
-def test_given_a_damaged_item_when_the_next_objects_come_then_its_state_is_that_of_all_and_people_are_told_once() -> (
-    None
-):
+def altered(state: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """Return a state that can be decompressed, and whose parts do not fit each other."""
+    document = msgspec.msgpack.decode(zlib.decompress(state))
+    change(document)
+    return zlib.compress(msgspec.msgpack.encode(document))
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "no state": lambda _: b"damaged",
+    "a kind of column that is none": lambda state: altered(state, lambda of: of["kept"]["window"][1].__setitem__(0, 9)),
+    "half a value": lambda state: altered(state, lambda of: of["kept"]["window"].__setitem__(0, [3, b"1234"])),
+    "a longer column": lambda state: altered(state, lambda of: of["kept"]["window"].__setitem__(2, [0, bytes(7)])),
+    "a column too few": lambda state: altered(state, lambda of: of["kept"]["window"].pop()),
+    "GPUs without a name": lambda state: altered(state, lambda of: of["gpu_names"].clear()),
+    "part of a histogram": lambda state: altered(state, lambda of: of["kept"].__setitem__("histogram", bytes(10))),
+    "idle points that differ": lambda state: altered(
+        state, lambda of: of["kept"].__setitem__("idle", {"since": 0.0, "points": [[0, b"1"], [0, b""]], "samples": 3})
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_given_a_damaged_item_when_the_next_objects_come_then_its_state_is_that_of_all_and_people_are_told_once(
+    damage: Callable[[bytes], bytes],
+) -> None:
     network, plain = Network(), Network()
     deliver(plain, SYSTEM_1, until=SYSTEM_1[-1].at + 1.0)
     deliver(network, SYSTEM_1[:-3], until=SYSTEM_1[-4].at + 1.0)
-    changed(network, NODE_1, state=b"damaged")
+    changed(network, NODE_1, state=damage(network.node(NODE_1).state))
     deliver(network, SYSTEM_1[-3:], until=SYSTEM_1[-1].at + 1.0)
     assert network.node(NODE_1).state == plain.node(NODE_1).state
     assert network.world.executions.started.keys() == plain.world.executions.started.keys()

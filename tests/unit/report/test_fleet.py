@@ -358,8 +358,10 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     slow, fine, other, waits, short = job("slow"), job("fine"), job("other"), job("waits"), job("short")
     few = RuleRow(short.job, Finding("kernels/GpuGap", None, "Two steps."), Status.WARMING_UP, data_points=4)
     unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
+    fired = found(slow, "kernels/LaunchBound")
+    facts: dict[str, float | int | str | None] = {"framework": "jax", "traces": 8, "gain_share": 0.25}
     report = fleet_of(
-        with_rows(slow, found(slow, "kernels/LaunchBound"), quiet(slow, "kernels/GpuGap")),
+        with_rows(slow, replace(fired, row=replace(fired.row, facts=facts)), quiet(slow, "kernels/GpuGap")),
         with_rows(fine, quiet(fine, "kernels/GpuGap")),
         with_rows(other, found(other)),
         with_rows(waits, StoredRow(unheard)),
@@ -370,6 +372,8 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
         "fine": ([], fine.status.value),
         "short": ([], short.status.value),
     }
+    made = {each.job: (each.framework, each.traces, each.gain_share) for each in report.kernel_profiles}
+    assert made == {"slow": ("jax", 8, 0.25), "fine": (None, None, None), "short": (None, None, None)}
     page = Page(render_fleet(report))
     assert "kernels" in [attributes["id"] for attributes in page.of("section")]
     assert "Kernel profiles, the newest first" in page.text

@@ -176,6 +176,21 @@ def test_given_a_workers_own_timeline_when_read_then_it_is_no_training_process_a
     assert details["worker_time"]["p50"] == pytest.approx(12.0, rel=0.01)
 
 
+def test_given_what_workers_took_for_batches_when_read_then_it_is_told_apart_from_their_lives() -> None:
+    fetches = read(
+        [
+            event("DataLoaderWorker", "DataLoaderWorker::Fetch", s / 2, 0.2, pid=5001, worker_id=1, batch=s)
+            for s in range(9)
+        ],
+        process="algo-1-rank0w",
+    )
+
+    details = judge(read(seconds_of(6)), fetches).plain_details["algo-1"]
+
+    assert (details["dataloaders"], details["training_processes"], details.get("worker_time")) == (6, 1, None)
+    assert (details["fetch_time"]["count"], details["fetch_time"]["p50"]) == (9, pytest.approx(0.2, rel=0.01))
+
+
 def test_given_several_training_processes_when_judged_then_their_loaders_add_up_on_their_node() -> None:
     objects = [read(seconds_of(3), process=f"algo-1-{pid}") for pid in (1, 2)]
 

@@ -59,7 +59,9 @@ def test_given_gpus_that_are_low_by_utilization_when_judged_then_that_is_said_wi
     said = judge(steady(9.0, 9.0), busy=30.0).last
     assert said.status is Status.FIRED
     assert "95 % of the last" in said.reason
-    assert said.reason.endswith("SM activity of gpu0 was 9 % on average.")
+    assert said.reason.endswith(
+        "SM activity of gpu0 was 9 % on average over the last 40 minutes of work in which it was measured."
+    )
 
 
 def test_given_a_threshold_of_nothing_when_judged_then_sm_activity_never_fires() -> None:

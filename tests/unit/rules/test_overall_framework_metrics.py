@@ -193,6 +193,18 @@ def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_i
     assert [each.processes for each in state.minutes] == [1, 1, 1]
 
 
+def test_given_workers_of_a_loader_when_kept_by_minute_then_their_time_is_not_the_training_processes() -> None:
+    training = read([step(0, 30.0, 20.0)])
+    workers = read([event("DataLoaderWorker", "DataLoaderWorker::Fetch", 30.0, 9.0, pid=7)], process="algo-1-rank0w")
+
+    state = folded(training, workers)
+
+    assert [each.process for each in state.loops] == [training.table.process]
+    assert [each.processes for each in state.minutes] == [1]
+    assert state.minutes[0].classes_us[EventClass.GENERAL] == 0
+    assert state.events == 2
+
+
 def test_given_nested_operators_when_kept_by_minute_then_their_common_time_counts_once() -> None:
     state = folded(
         read(

@@ -39,6 +39,9 @@ def built(*objects: Samples, on: TimeAxis | None = None) -> Timelines:
 
 ALL = {
     "SMActivityPercent": 41.25,
+    "TensorActivityPercent": 12.5,
+    "DRAMActivityPercent": 30.0,
+    "SMOccupancyPercent": 22.0,
     "MemoryUsedBytes": 20 * GB,
     "MemoryTotalBytes": 80 * GB,
     "PowerWatts": 412.34,
@@ -57,6 +60,9 @@ def test_given_a_collected_profile_when_built_then_each_gpu_has_its_further_seri
     assert {kind: values for (kind, gpu), values in shown.items() if gpu == "gpu1"} == {
         "sm_activity": {41.2},
         "memory_used": {25.0},
+        "tensor_activity": {12.5},
+        "dram_activity": {30.0},
+        "sm_occupancy": {22.0},
         "power": {412.3},
         "sm_clock": {1_530.0},
         "temperature": {61.0},

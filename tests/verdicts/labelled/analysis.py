@@ -3,20 +3,32 @@
 import contextlib
 import io
 import json
+import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.machines import price_table
-from tests.verdicts.labelled.profile_files import write_job
+from tests.verdicts.labelled.profile_files import start_of, write_job
 from tests.verdicts.labelled.reported import Reported, read_report
 from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
 
 
 def analyzed(job: Job) -> Reported:
-    """Write the job's profile, analyze it, and return what the report says; nothing is left on disk."""
+    """Return what the report of a job says, in the scorer's terms."""
+    return read_report(report_of(job))
+
+
+def report_of(job: Job, *, until_min: float | None = None) -> dict[str, Any]:
+    """Write the job's profile, analyze it, and return its ``report.json``; nothing is left on disk.
+
+    With ``until_min`` the job still runs: it is as it was so many minutes after its start.
+    """
     with tempfile.TemporaryDirectory(prefix="verdicts-") as place:
         folder = write_job(job, Path(place))
+        if until_min is not None:
+            _run_still(folder, start_of(job) + 60.0 * until_min)
         prices = Path(place, "prices.json")
         prices.write_text(json.dumps(price_table()))
         out = Path(place, "out")
@@ -28,4 +40,18 @@ def analyzed(job: Job) -> Reported:
             code = analyze_command(request)
         if code not in {0, 3}:  # 3: nothing could be evaluated
             raise RuntimeError(f"{job.name}: analyze ended with {code}: {said.getvalue()}")
-        return read_report(json.loads((out / "report.json").read_text()))
+        report: dict[str, Any] = json.loads((out / "report.json").read_text())
+        return report
+
+
+def _run_still(folder: Path, now: float) -> None:
+    """Take away what a job's folder has after ``now``, epoch seconds."""
+    for mark in folder.rglob("training_job_end.ts"):
+        mark.unlink()
+    for file in folder.rglob("*.json"):
+        written = re.match(r"\d+", file.name)
+        if written is not None and float(written.group()[:10]) > now:
+            file.unlink()
+    description = json.loads((folder / "job.json").read_text())
+    del description["ended_at"]
+    (folder / "job.json").write_text(json.dumps({**description, "status": "InProgress"}))

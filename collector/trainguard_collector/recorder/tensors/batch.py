@@ -1,9 +1,10 @@
 """The tensors of one step on their way to the sampler: copied without waiting, read when they are there."""
 
 import ctypes
-from typing import Any, NamedTuple, Optional
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional, Union
 
-from trainguard_collector.tensor_files import DTYPES, Entry, entries_line, step_line
+from trainguard_collector.tensor_files import DTYPES, Entry, Reductions, entries_line, step_line
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 MOST_BYTES = 256 * 1024 * 1024
@@ -21,9 +22,9 @@ class StepBatch:
     def __init__(self, torch: Any, *, step: int, mode: str, mode_step: int, at: float) -> None:
         self._torch = torch
         self.about = {"step": step, "mode": mode, "mode_step": mode_step, "at": at}
-        self._names: dict[Any, list[str]] = {}
+        self._named: dict[Any, list[Union[Entry, Reductions]]] = {}
         self._values: dict[Any, list[Any]] = {}
-        self._stacked: list[tuple[list[str], Any]] = []
+        self._stacked: list[tuple[list[Union[Entry, Reductions]], Any]] = []
         self._doubles: list[tuple[str, Any]] = []
         self._full: list[_Full] = []
         self._plain: list[tuple[str, Any]] = []
@@ -35,13 +36,16 @@ class StepBatch:
     def add_number(self, name: str, value: Any) -> None:
         """Add one number: a Python number, or a tensor with one entry."""
         if hasattr(value, "detach"):
-            self.add_numbers([name], value.detach().reshape(1).float())
+            self._add(Entry(name, FLOAT32, [1], 4), value.detach().reshape(1).float())
         else:  # an array of JAX is computed later: it is read when it is ready
             self._plain.append((name, value if hasattr(value, "is_ready") else float(value)))
 
-    def add_numbers(self, names: "list[str]", values: Any) -> None:
-        """Add the numbers of a float32 tensor with one dimension."""
-        self._names.setdefault(values.device, []).extend(names)
+    def add_reductions(self, names: "list[str]", kinds: Sequence[str], values: Any) -> None:
+        """Add reductions of tensors: float32[names, kinds]."""
+        self._add(Reductions(names, list(kinds)), values.reshape(-1))
+
+    def _add(self, named: Union[Entry, Reductions], values: Any) -> None:
+        self._named.setdefault(values.device, []).append(named)
         self._values.setdefault(values.device, []).append(values)
 
     def add_double(self, name: str, value: Any) -> None:
@@ -74,8 +78,8 @@ class StepBatch:
         for device, values in self._values.items():
             stacked = self._torch.cat(values)
             self._on_gpu = self._on_gpu or stacked.is_cuda
-            self._stacked.append((self._names[device], _to_host(self._torch, stacked, copy=False)))
-        self._names.clear()
+            self._stacked.append((self._named[device], _to_host(self._torch, stacked, copy=False)))
+        self._named.clear()
         self._values.clear()
         if self._on_gpu:
             self._ready = self._torch.cuda.Event()
@@ -89,10 +93,10 @@ class StepBatch:
 
     def parts(self, worker: str) -> "tuple[bytes, ...]":
         """Return what is handed over to the sampler."""
-        entries: list[Entry] = []
+        entries: list[Union[Entry, Reductions]] = []
         contents: list[bytes] = []
-        for names, host in self._stacked:
-            entries += [Entry(name, FLOAT32, [1], 4) for name in names]
+        for named, host in self._stacked:
+            entries += named
             contents.append(_bytes_of(host))
         for name, host in self._doubles:
             entries.append(Entry(name, FLOAT64, [1], 8))

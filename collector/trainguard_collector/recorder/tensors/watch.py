@@ -15,6 +15,7 @@ from trainguard_collector.recorder.recorder import Recorder, StepNumbers
 from trainguard_collector.recorder.tensors.batch import StepBatch
 from trainguard_collector.recorder.tensors.naming import class_name, clean, module_name, unwrapped
 from trainguard_collector.recorder.tensors.reductions import checksum, reduce_all
+from trainguard_collector.recorder.tensors.saver import Saver
 from trainguard_collector.recorder.tensors.saving import Collection, CollectionConfig, collections_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,17 @@ MOST_PENDING = 4
 
 LONGEST_NAME = 1_000
 MOST_LATE = 100
+MOST_RATES = 8
+"""Groups of parameters whose learning rates are saved."""
+
+
+class _Used:
+    """The gradients that optimizers have used in the open step."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.norms: list[Any] = []
+        self.groups = 0
 
 
 class TensorRecorder:
@@ -71,13 +83,16 @@ class TensorRecorder:
         self._due: dict[str, Collection] = {}
         self._handles: list[Any] = []
         self._pending: list[StepBatch] = []
+        self._used = _Used()
         self._owes_gradients = self._is_in_step = False
         self._late: dict[str, Any] = {}
         self._has_collections_file = False
         self._worker = ""
         self._suffix = ""
         self._saves = self._sums = False
-        self._chosen: dict[tuple[str, str], tuple[bool, tuple[str, ...]]] = {}
+        self._saver = Saver(torch, self._collections)
+        self._names: dict[tuple[str, str], str] = {}
+        self._heard: dict[tuple[str, ...], dict[tuple[str, str, type], str]] = {}
         self.skipped_steps = 0
         self._hooks = [_after_optimizers(self._see_guarded)]
         recorder.at_begin.append(self._begin)
@@ -118,7 +133,8 @@ class TensorRecorder:
         self._look_around()
         if not (self._saves or self._sums):
             return
-        self._due, self._parameters = due, None
+        self._due, self._parameters, self._used = due, None, _Used()
+        self._saver.forget_copies()
         self._batch = StepBatch(
             self._torch, step=numbers.step, mode=numbers.mode, mode_step=numbers.mode_step, at=time.time()
         )
@@ -136,7 +152,11 @@ class TensorRecorder:
             handle.remove()
         self._handles.clear()
         with self._torch.no_grad():
+            if self._used.names:
+                self._owes_gradients = False
+                self._save_gradient_norm(batch)
             if self._saves:
+                self._saver.reduce_copies(batch)
                 self._save_parameters(batch)
             if self._sums and self._due.get("weights", self._due.get("losses")) is not None:
                 tensors = [parameter for _, parameter in self._known().values()]
@@ -182,11 +202,18 @@ class TensorRecorder:
         """Return the parameters, by identity."""
         if self._parameters is None:
             self._parameters = {
-                id(parameter): (f"{root}_{clean(path)}{self._suffix}"[:LONGEST_NAME], parameter)
+                id(parameter): (self._name_of(root, path), parameter)
                 for root, model in self._models
                 for path, parameter in model.named_parameters()
             }
         return self._parameters
+
+    def _name_of(self, root: str, path: str) -> str:
+        """Return a parameter's name; of a known path it is remembered."""
+        found = self._names.get((root, path))
+        if found is None:
+            found = self._names[root, path] = f"{root}_{clean(path)}{self._suffix}"[:LONGEST_NAME]
+        return found
 
     def _see_guarded(self, optimizer: Any) -> None:
         try:
@@ -195,79 +222,71 @@ class TensorRecorder:
             self._recorder.faults.add("gradients", fault)
 
     def _see_optimizer(self, optimizer: Any) -> None:
-        """Save the gradients that an optimizer has used."""
+        """Save the gradients that an optimizer has used; of several updates in a step, each parameter's first."""
         batch = self._batch
         if batch is None or not self._owes_gradients or not self._saves or "gradients" not in self._by_name:
             return
-        known = self._known()
+        known, used = self._known(), self._used
         tensors: dict[str, Any] = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                found = known.get(id(parameter))
-                if found is not None and parameter.grad is not None:
-                    tensors[f"gradient/{found[0]}"] = _local(parameter.grad)
+                found, gradient = known.get(id(parameter)), parameter.grad
+                if found is not None and gradient is not None:
+                    tensors[f"gradient/{found[0]}"] = _local(gradient)
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in used.names}
         if not tensors:
             return
-        self._owes_gradients = False
+        used.names.update(tensors)
         with self._torch.no_grad():
-            self._save(batch, tensors, ("gradients",))
-            self._save_gradient_norm(batch, tensors, optimizer)
+            norms = self._saver.save(batch, tensors, ("gradients",))
+            if not self._suffix:  # a shard's norm is none of the model's
+                self._keep_norms(tensors, norms)
+                for number, group in enumerate(optimizer.param_groups, used.groups):
+                    if isinstance(group.get("lr"), (int, float)) and number < MOST_RATES:
+                        batch.add_number(f"learning_rate/{number}", group["lr"])
+                used.groups += len(optimizer.param_groups)
 
-    def _save_gradient_norm(self, batch: StepBatch, tensors: "dict[str, Any]", optimizer: Any) -> None:
-        if self._suffix:
-            return  # a shard's norm is none of the model's
-        floats = [each for each in tensors.values() if each.is_floating_point() and not each.is_sparse]
-        norms = [values.reshape(-1) for _, values in reduce_all(self._torch, floats, ("l2",))]
+    def _keep_norms(self, tensors: "dict[str, Any]", norms: "dict[tuple[str, ...], Any]") -> None:
+        """Keep the norms of gradients until the step's end; those that were not reduced to one are reduced here."""
+        known = {name for names in norms for name in names}
+        others = [each for name, each in tensors.items() if name not in known]
+        others = [each for each in others if each.is_floating_point() and not each.is_sparse and each.numel()]
+        self._used.norms += norms.values()
+        self._used.norms += [values.reshape(-1) for _, values in reduce_all(self._torch, others, ("l2",))]
+
+    def _save_gradient_norm(self, batch: StepBatch) -> None:
+        """Save the norm of all gradients of the step."""
+        norms = self._used.norms
         if norms and all(norm.device == norms[0].device for norm in norms):
             batch.add_number("gradient_norm/total", self._torch.linalg.vector_norm(self._torch.cat(norms)))
-        for number, group in enumerate(optimizer.param_groups):
-            if isinstance(group.get("lr"), (int, float)) and number < 8:
-                batch.add_number(f"learning_rate/{number}", group["lr"])
 
     def _save_parameters(self, batch: StepBatch) -> None:
         wanted = tuple(name for name in self._due if name not in _OF_NO_PARAMETER)
         if not wanted:
             return
-        tensors = {name: _local(parameter.detach()) for name, parameter in self._known().values()}
-        self._save(batch, tensors, wanted)
-
-    def _save(self, batch: StepBatch, tensors: "dict[str, Any]", among: "tuple[str, ...]") -> None:
-        """Save those tensors that the collections hold which are due."""
-        reduced: dict[tuple[str, ...], list[str]] = {}
-        for name, tensor in tensors.items():
-            if tensor.numel() == 0 or tensor.is_sparse or tensor.device.type == "meta":
-                continue
-            with_value, kinds = self._choice(name, among)
-            if with_value:
-                batch.add_full(name, tensor)
-            if kinds:
-                reduced.setdefault(kinds, []).append(name)
-        for kinds, names in reduced.items():
-            for places, values in reduce_all(self._torch, [tensors[name] for name in names], kinds):
-                labels = [f"smdebug/reductions/{kind}/{names[place]}" for place in places for kind in kinds]
-                batch.add_numbers(labels, values.reshape(-1))
-
-    def _choice(self, name: str, among: "tuple[str, ...]") -> "tuple[bool, tuple[str, ...]]":
-        """Return whether a tensor is saved in full, and its reductions, by the collections that hold it."""
-        key = name, ",".join(among)
-        found = self._chosen.get(key)
-        if found is None:
-            holding = [self._by_name[each] for each in among if self._by_name[each].holds(name)]
-            kinds = tuple(dict.fromkeys(kind for each in holding for kind in each.reductions))
-            found = self._chosen[key] = any(each.with_value for each in holding), kinds
-        return found
+        tensors = {name: _local(parameter) for name, parameter in self._known().values()}
+        self._saver.save(batch, tensors, wanted)
 
     def _hook_modules(self) -> None:
         """Listen to those modules whose inputs or outputs are due in this step."""
         among = tuple(name for name in self._due if name not in _OF_NO_MODULE)
-        modules = [
-            (module, module_name(root, path, module))
-            for root, model in self._models
-            for path, module in model.named_modules()
-        ]
-        for module, name in (*modules, *((loss, type(loss).__name__) for loss in self._losses)):
-            if any(self._choice(f"{name}_{side}_0", among) != (False, ()) for side in ("input", "output")):
-                self._handles.append(module.register_forward_hook(self._listener(name, among)))
+        heard = self._heard.setdefault(among, {})
+        for root, model in self._models:
+            for path, module in model.named_modules():
+                key = root, path, type(module)
+                name = heard.get(key)
+                if name is None:
+                    name = module_name(root, path, module)
+                    name = heard[key] = name if self._is_due(name, among) else ""
+                if name:
+                    self._handles.append(module.register_forward_hook(self._listener(name, among)))
+        for loss in self._losses:
+            if self._is_due(name := type(loss).__name__, among):
+                self._handles.append(loss.register_forward_hook(self._listener(name, among)))
+
+    def _is_due(self, name: str, among: "tuple[str, ...]") -> bool:
+        """Whether a module's inputs or outputs are held by one of the collections."""
+        return any(self._saver.choice(f"{name}_{side}_0", among) != (False, ()) for side in ("input", "output"))
 
     def _listener(self, name: str, among: "tuple[str, ...]") -> Any:
         def listen(_: Any, inputs: Any, output: Any) -> None:
@@ -280,7 +299,7 @@ class TensorRecorder:
                 tensors.update({f"{name}_output_{place}": each for place, each in enumerate(outputs)})
                 found = {key: each.detach() for key, each in tensors.items() if isinstance(each, self._torch.Tensor)}
                 with self._torch.no_grad():
-                    self._save(batch, found, among)
+                    self._saver.save_later(batch, found, among)
             except Exception as fault:
                 self._recorder.faults.add("activations", fault)
 

@@ -35,6 +35,7 @@ class CollectorStatus(msgspec.Struct, kw_only=True):
     lost_gpus: list[str] = []
     absent: dict[str, str] = {}
     dropped_minutes: int = 0
+    dropped_objects: int = 0
     lost_snapshots: int = 0
     missed_samples: int = 0
     failed_uploads: int = 0
@@ -84,17 +85,17 @@ def grade_collector(seen: SeenCollectors, *, now: float, final: bool) -> Iterato
     yield from COLLECTOR.unless(faults, f"{counted(seen.count, 'node')}, {counted(gpus, 'GPU')}, every {every}")
     absent = {f"{what}: {why}": None for status in seen.statuses for what, why in status.absent.items()}
     if absent:
-        yield COLLECTOR.ok(f"not measured: {_listed(list(absent))}")
+        yield COLLECTOR.ok(f"not measured: {listed(list(absent))}")
 
 
 def _faults(seen: SeenCollectors, now: float, *, final: bool) -> Iterator[CheckResult]:
     if seen.unread:
-        what = _listed([f"{node}: {why}" for node, why in seen.unread.items()])
+        what = listed([f"{node}: {why}" for node, why in seen.unread.items()])
         yield COLLECTOR.warn(f"not read: {what}", "Does the collector's version agree with this one's?")
     silent = [each for each in seen.statuses if each.outcome is None and now - each.updated_at > SILENT_S]
     if silent and not final:
         last = max(each.updated_at for each in silent)
-        nodes = _listed([each.node for each in silent])
+        nodes = listed([each.node for each in silent])
         yield COLLECTOR.fail(
             f"{counted(len(silent), 'node')} silent for {span(now - last)} or more: {nodes}",
             "Is the node's container running, and may its role write into the bucket?",
@@ -102,27 +103,30 @@ def _faults(seen: SeenCollectors, now: float, *, final: bool) -> Iterator[CheckR
     gone = [f"{each.node} {', '.join(each.lost_gpus)}" for each in seen.statuses if each.lost_gpus]
     if gone:
         yield COLLECTOR.warn(
-            f"GPUs that the driver has lost, or does not answer for: {_listed(gone)}",
+            f"GPUs that the driver has lost, or does not answer for: {listed(gone)}",
             "Look for XIDs in the node's kernel log (dmesg), and replace the node.",
         )
-    for field, what, advice in _LOSSES:
+    for field, noun, what, advice in _LOSSES:
         lost = {each.node: getattr(each, field) for each in seen.statuses if getattr(each, field)}
         if lost:
-            nodes = _listed([f"{node} {amount:,}" for node, amount in lost.items()])
-            yield COLLECTOR.warn(f"{sum(lost.values()):,} {what}: {nodes}", advice)
+            nodes = listed([f"{node} {amount:,}" for node, amount in lost.items()])
+            yield COLLECTOR.warn(f"{counted(sum(lost.values()), noun)} {what}: {nodes}", advice)
     errors = {f"{name}: {why}": None for each in seen.statuses for name, why in each.errors.items()}
     if errors:
-        yield COLLECTOR.warn(f"its newest errors: {_listed(list(errors))}", "See the job's log, and its role.")
+        yield COLLECTOR.warn(f"its newest errors: {listed(list(errors))}", "See the job's log, and its role.")
 
 
+_MORE_ROOM = "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away."
 _LOSSES = (
-    ("dropped_minutes", "minutes dropped, as the spool was full", "Raise TRAINGUARD_SPOOL_MB, or see why S3 was away."),
-    ("lost_snapshots", "snapshots lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
-    ("missed_samples", "samples missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
-    ("failed_uploads", "uploads failed and were tried again", "Its role needs s3:PutObject on the output."),
+    ("dropped_minutes", "minute", "dropped, as the spool was full", _MORE_ROOM),
+    ("dropped_objects", "recording", "dropped, as the spool was full", _MORE_ROOM),
+    ("lost_snapshots", "snapshot", "lost, as the disk took none", "Set TRAINGUARD_SPOOL to a disk with space."),
+    ("missed_samples", "sample", "missed, as the one before took too long", "Raise TRAINGUARD_INTERVAL_MS."),
+    ("failed_uploads", "upload", "failed and tried again", "Its role needs s3:PutObject on the output."),
 )
 
 
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
+    """Return the first three parts, each cut to one short line, and how many more there are."""
     shown = "; ".join(one_line(part)[:_LONGEST] for part in parts[:_NAMED])
     return shown if len(parts) <= _NAMED else f"{shown}; and {len(parts) - _NAMED:,} more"

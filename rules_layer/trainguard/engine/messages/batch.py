@@ -13,6 +13,7 @@ from trainguard.engine.jobs.closing import begin_close
 from trainguard.engine.jobs.job_description import with_description
 from trainguard.engine.jobs.job_file import KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry, job_of_place
+from trainguard.engine.jobs.known_places import KnownPlaces
 from trainguard.engine.messages.sqs_messages import JobMessages, Message, StreamMessages, sort_messages
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TooManyNamesError, TrainGuardError
@@ -56,10 +57,11 @@ class BatchProcessor:
 
     def process(self, messages: Iterable[Message]) -> BatchOutcome:
         """Process a batch; never raises for a message's or a node's sake."""
-        jobs, refusals = sort_messages(messages, self._families)
+        places = KnownPlaces(self._services.jobs, self._bucket)
+        jobs, refusals = sort_messages(messages, self._families, places.root_above)
         for refusal in refusals:
             self._journal.count(refusal.what, message_id=refusal.message_id, reason=refusal.reason)
-        failed = [refusal.message_id for refusal in refusals if refusal.is_defect]
+        failed = [refusal.message_id for refusal in refusals if refusal.is_delivered_again]
         for job_messages in jobs:
             try:
                 failed.extend(self._process_job(job_messages))
@@ -68,7 +70,7 @@ class BatchProcessor:
                 failed.extend(self._give_back(job_messages.message_ids, job_messages.job, None, error))
         return BatchOutcome(
             failed=tuple(dict.fromkeys(failed)),
-            refused=tuple(refusal.message_id for refusal in refusals if not refusal.is_defect),
+            refused=tuple(refusal.message_id for refusal in refusals if not refusal.is_delivered_again),
             nodes=sum(len(job_messages.nodes) for job_messages in jobs),
         )
 

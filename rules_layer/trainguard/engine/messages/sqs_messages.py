@@ -4,7 +4,7 @@ A message says which objects are new, or is one of our own tasks. Its shape is c
 but the object's name: the object in S3 is the truth.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,7 +13,7 @@ from trainguard.engine.evaluate import NodeWork
 from trainguard.engine.family import Families
 from trainguard.engine.messages.created_objects import CreatedObject, created_objects
 from trainguard.engine.streams.session import Announced
-from trainguard.errors import ForeignKeyError, MessageError
+from trainguard.errors import ForeignKeyError, MessageError, PortUnavailableError
 from trainguard.layout import EndKey, ProfileRoot, is_future, parse_job_file_key
 from trainguard.ports import NodeTask
 from trainguard.records import StreamKey
@@ -63,16 +63,16 @@ class JobMessages:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A message that can never be used: ``what`` is the name under which it is counted.
+    """A message that cannot be used: ``what`` is the name under which it is counted.
 
-    ``is_defect`` says that reading it failed in a way that nobody foresaw: it is delivered again, and ends in the
-    dead-letter queue, where somebody can look at it.
+    ``is_delivered_again`` says that reading it failed in a way that nobody foresaw, or that a service did not answer:
+    where it never succeeds, the message ends in the dead-letter queue, where somebody can look at it.
     """
 
     message_id: str
     what: str
     reason: str
-    is_defect: bool = False
+    is_delivered_again: bool = False
 
 
 class _Task(msgspec.Struct):
@@ -86,6 +86,8 @@ class _Task(msgspec.Struct):
 
 
 _Jobs = dict[tuple[str, tuple[str, ProfileRoot] | None, int], JobMessages]
+Places = Callable[[str, str], ProfileRoot | None]
+"""From a bucket and a key to the innermost folder above it that is known to be a job's."""
 
 _TASK_DECODER = msgspec.json.Decoder(_Task)
 
@@ -96,10 +98,13 @@ def encode_task(task: NodeTask) -> str:
     return msgspec.json.encode(body).decode()
 
 
-def sort_messages(messages: Iterable[Message], families: Families) -> tuple[list[JobMessages], list[Refusal]]:
+def sort_messages(
+    messages: Iterable[Message], families: Families, places: Places = lambda _bucket, _key: None
+) -> tuple[list[JobMessages], list[Refusal]]:
     """Group messages by job and node; those that can never be used are refused with their reason, each alone.
 
-    A message may name several objects. One that cannot be used is refused, and the others are evaluated.
+    A message may name several objects. One that cannot be used is refused, and the others are evaluated. A message is
+    to be delivered again where ``places`` raises PortUnavailableError.
     """
     jobs: _Jobs = {}
     refusals: list[Refusal] = []
@@ -110,15 +115,17 @@ def sort_messages(messages: Iterable[Message], families: Families) -> tuple[list
                 if found is None:
                     _add_task(jobs, message, families)
                 else:
-                    _add_object(jobs, message, found, families)
+                    _add_object(jobs, message, found, families, places)
             except ForeignKeyError as error:
                 refusals.append(Refusal(message.message_id, "foreign_keys", str(error)))
             except MessageError as error:
                 refusals.append(Refusal(message.message_id, "malformed_messages", str(error)))
+            except PortUnavailableError as error:
+                refusals.append(Refusal(message.message_id, "port_failures", str(error), is_delivered_again=True))
             except Exception as error:
                 # A defect of ours: it must not take the other messages of the batch along.
                 reason = f"{type(error).__name__}: {error}"
-                refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_defect=True))
+                refusals.append(Refusal(message.message_id, "evaluation_failures", reason, is_delivered_again=True))
     return list(jobs.values()), refusals
 
 
@@ -150,7 +157,9 @@ def _stream_of(task: _Task, families: Families) -> StreamKey:
     return key
 
 
-def _add_object(jobs: _Jobs, message: Message, found: CreatedObject | MessageError, families: Families) -> None:
+def _add_object(
+    jobs: _Jobs, message: Message, found: CreatedObject | MessageError, families: Families, places: Places
+) -> None:
     if isinstance(found, MessageError):
         raise found
     key = found.key
@@ -161,10 +170,11 @@ def _add_object(jobs: _Jobs, message: Message, found: CreatedObject | MessageErr
     if not (found.is_filtered or families.admits(key)):
         # A bucket notifies of all its objects: reports, checkpoints and models are nobody's fault.
         return
-    parsed = families.parse_key(key)
+    bucket = found.bucket
+    parsed = families.parse_key(key, lambda each: places(bucket, each))
     if not isinstance(parsed, EndKey) and is_future(parsed.named_at, found.at.timestamp()):
         raise ForeignKeyError(key, f"its time lies more than an hour after the object's own, {found.at.isoformat()}")
-    source = (found.bucket, parsed.root)
+    source = (bucket, parsed.root)
     job_messages = jobs.setdefault((parsed.root.job, source, 0), JobMessages(parsed.root.job, source))
     if isinstance(parsed, EndKey):
         job_messages.ended.append(message.message_id)

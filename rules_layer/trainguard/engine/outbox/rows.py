@@ -68,6 +68,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         expires_at=context.expires_at,
         generation=context.generation,
         earlier_episodes=verdict.earlier_episodes,
+        facts=result.facts,
     )
 
 

@@ -74,6 +74,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         wasted_share=_share(rule, "wasted_share", result.wasted_share),
         confidence=_share(rule, "confidence", result.confidence),
         score=None,
+        facts={},
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
         onset=_number(rule, "onset", result.onset),

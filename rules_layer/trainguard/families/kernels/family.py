@@ -1,6 +1,6 @@
 """The family of rules over kernel profiles."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
@@ -15,9 +15,12 @@ from trainguard.kernels.captures.keys import (
     TRACE_FOLDER,
     TRACE_READS,
     TraceKey,
+    is_trace_name,
+    match_below,
     match_key,
 )
 from trainguard.kernels.captures.verdict import MOST_BYTES
+from trainguard.layout import ProfileRoot
 from trainguard.records import NodeRecord, StreamKey
 from trainguard.rules.kernels.capture_rule import CaptureRule
 from trainguard.rules.kernels.registry import KERNEL_RULES
@@ -52,6 +55,11 @@ class KernelFamily(Family):
     def parse_key(self, key: str) -> TraceKey | None:
         """Read a key; None when it is of another layout."""
         return match_key(key)
+
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> TraceKey | None:
+        """Read the key of a trace in any folder of a job that is known; None for any other."""
+        root = known(key) if is_trace_name(key) else None
+        return None if root is None else match_below(key, root)
 
     def open_session(self, record: NodeRecord, source: ObjectSource, plan: RulePlan) -> CaptureSession:
         """Return the session of a job's captures; raises StateCodecError."""

@@ -8,7 +8,6 @@ nothing.
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.outbox.fires import name_of_execution
@@ -19,7 +18,7 @@ from trainguard.families.kernels.stream import CaptureRun, CaptureState, Capture
 from trainguard.job_limits import MOST_CAPTURE_EXECUTIONS
 from trainguard.kernels.captures.grouping import Capture, captures_of
 from trainguard.kernels.captures.keys import TraceKey
-from trainguard.kernels.captures.limits import MOST_LISTED
+from trainguard.kernels.captures.listed import listed_folder
 from trainguard.kernels.captures.places import verdict_key
 from trainguard.kernels.captures.verdict import MOST_BYTES, CaptureVerdict, decode_verdict
 from trainguard.records import NodeRecord
@@ -119,11 +118,10 @@ class CaptureSession(Session[CaptureStream]):
         """Return the captures of all folders, oldest first."""
         found: list[Capture] = []
         for folder in self.stream.state.folders:
-            objects = islice(self._source.objects.list(self._source.bucket, folder, ""), MOST_LISTED + 1)
-            listed = list(objects)
-            if len(listed) > MOST_LISTED:
+            listed = listed_folder(self._source.objects, self._source.bucket, folder)
+            if listed.is_cut:
                 self.counters["folders_cut_off"] = 1
-            found += captures_of(folder, listed[:MOST_LISTED])
+            found += captures_of(self._source.root, folder, listed.objects)
         return sorted(found, key=lambda each: (each.at, each.name))
 
     def _due(self, captures: Sequence[Capture]) -> list[Capture]:

@@ -61,6 +61,11 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     near: bool = False
     mig_names: list[str] = msgspec.field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Compare the GPUs that points are kept of with those that have a name; raises ValueError."""
+        if self.kept.gpus > len(self.gpu_names):
+            raise ValueError(f"points of {self.kept.gpus} GPUs are kept, and {len(self.gpu_names)} have a name")
+
 
 class SystemStream:
     """Works on a SystemState; ``store`` writes it back."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
-from trainguard.kernels.captures.keys import TraceKey, match_key
-from trainguard.layout import FUTURE_S
+from trainguard.kernels.captures.keys import TraceKey, match_below
+from trainguard.layout import FUTURE_S, ProfileRoot
 from trainguard.ports import ListedObject
 
 WINDOW_S = 300.0
@@ -81,19 +81,21 @@ class _Open:
             self.left_out += 1
 
 
-def captures_of(folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
-    """Return the captures of a folder, oldest first.
+def captures_of(root: ProfileRoot, folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
+    """Return the captures of a folder of a job, oldest first.
 
     Traces are taken in the order of their times. Each joins the first capture that began at most 300 s before it, that
     has none of its writer, and that is later than the writer's last one; where there is none, it begins another.
 
     Parameters
     ----------
+    root : ProfileRoot
+        The job's.
     folder : str
         `TraceKey.folder`; objects that are no traces of it are passed over.
     listed : iterable of ListedObject
     """
-    traces = [trace for each in listed if (trace := _trace(folder, each)) is not None]
+    traces = [trace for each in listed if (trace := _trace(root, folder, each)) is not None]
     found: list[_Open] = []
     last: dict[str, int] = {}
     begin = 0
@@ -109,8 +111,8 @@ def captures_of(folder: str, listed: Iterable[ListedObject]) -> list[Capture]:
     return [Capture(folder, each.traces, each.left_out) for each in found]
 
 
-def _trace(folder: str, listed: ListedObject) -> TraceObject | None:
-    key = match_key(listed.key)
+def _trace(root: ProfileRoot, folder: str, listed: ListedObject) -> TraceObject | None:
+    key = match_below(listed.key, root)
     if key is None or key.folder != folder:
         return None
     return TraceObject(

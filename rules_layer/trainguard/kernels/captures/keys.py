@@ -1,13 +1,14 @@
 """Which objects of a bucket are a job's kernel traces: by the folder that they lie in, and by how their names end.
 
-Traces lie anywhere below one of five folders of the job. Parts of their path that number a rank or a node, or are a
-time, say who wrote a trace and when, and not to which capture it belongs.
+Below one of five folders the key says whose a trace is: the folder is the job's. Anywhere else below a job's folder it
+is the job's that is known to have this folder. Parts of a path that number a rank or a node, or are a time, say who
+wrote a trace and when, and not to which capture it belongs.
 """
 
 import re
 from dataclasses import dataclass
 
-from trainguard.layout import JOB_NAME, MAX_KEY_LENGTH, ProfileRoot, root_of
+from trainguard.layout import JOB_NAME, MAX_KEY_LENGTH, RESULTS_FOLDER, ProfileRoot, root_of
 
 KERNELS = "kernels"
 ALL_RANKS = "all-ranks"
@@ -20,21 +21,25 @@ DATABASE_ENDINGS = (".sqlite", ".sqlite.gz")
 """Exports of Nsight Systems: any database ends so, and only those in the first folder are taken for traces."""
 
 TRACE_READS = (
-    *(f"*/{folder}/*{ending}*" for folder in TRACE_FOLDERS for ending in (".pt.trace.json", ".xplane.pb")),
-    f"*/{TRACE_FOLDER}/*.sqlite*",
+    *(f"*/*{ending}" for ending in TRACE_ENDINGS),
+    *(f"*/{TRACE_FOLDER}/*{ending}" for ending in DATABASE_ENDINGS),
 )
 """The keys of traces, as IAM writes them: of checkpoints, for example, nothing else."""
 
+DEEPEST = 12
+"""Folders between that of the job, or the one of the five, and a trace."""
+
 EXPECTED_KEYS = (
     f"<job>/{{{','.join(TRACE_FOLDERS)}}}/…/*.pt.trace.json, *.xplane.pb, or <job>/{TRACE_FOLDER}/…/*.sqlite, "
-    "each with or without .gz"
+    "each with or without .gz; traces of a known job in any of its folders"
 )
 """How the keys of the family look, in words."""
 
 _MARK = "|".join(TRACE_FOLDERS)
 _TRACE = re.compile(
-    rf"(?P<prefix>(?:(?!(?:{_MARK})/)[^/]+/)*)(?!(?:{_MARK})/){JOB_NAME}/(?P<mark>{_MARK})/(?P<name>(?:[^/]+/){{0,12}}[^/]+)"
+    rf"(?P<prefix>(?:(?!(?:{_MARK})/)[^/]+/)*)(?!(?:{_MARK})/){JOB_NAME}/(?P<mark>{_MARK})/(?P<name>(?:[^/]+/){{0,{DEEPEST}}}[^/]+)"
 )
+_PATH = re.compile(rf"(?:[^/]+/){{0,{DEEPEST}}}[^/]+")
 _UNIT = re.compile(r"(?:[a-z]+[-_])?(?:rank|worker|node|host|algo|gpu|proc|process|device)[-_=]?\d{1,6}", re.IGNORECASE)
 _RUN = re.compile(r"\d{4}[-_]\d\d[-_]\d\d[-_T]\d\d[-_]\d\d[-_]\d\d")
 """A run's folder, as JAX and TensorFlow name it."""
@@ -69,21 +74,46 @@ class TraceKey:
 
 
 def match_key(key: str) -> TraceKey | None:
-    """Read a key of the family; None for any other object."""
+    """Read a key that says whose trace it is; None for any other object."""
     match = _TRACE.fullmatch(key) if len(key) <= MAX_KEY_LENGTH else None
     if match is None or not _is_trace(match["mark"], match["name"]):
         return None
-    *parts, file = match["name"].split("/")
+    root = root_of(match)
+    return _read(root, f"{root.folder}{match['mark']}/", match["name"])
+
+
+def match_below(key: str, root: ProfileRoot) -> TraceKey | None:
+    """Read the key of a trace in any folder of a job; None for any other object, and for one that names another job."""
+    named = match_key(key)
+    if named is not None:
+        return named if named.root == root else None
+    if not (key.startswith(root.folder) and is_trace_name(key)) or RESULTS_FOLDER in key.split("/"):
+        return None
+    name = key.removeprefix(root.folder)
+    return _read(root, root.folder, name) if _PATH.fullmatch(name) else None
+
+
+def is_trace_name(key: str) -> bool:
+    """Whether a key ends as traces do in any folder."""
+    return len(key) <= MAX_KEY_LENGTH and key.endswith(TRACE_ENDINGS)
+
+
+def is_shared(part: str) -> bool:
+    """Whether traces in folders of different names, such as this, are in different captures."""
+    return not (_UNIT.fullmatch(part) or _RUN.fullmatch(part))
+
+
+def _read(root: ProfileRoot, above: str, name: str) -> TraceKey:
+    *parts, file = name.split("/")
     shared = 0
-    while shared < len(parts) and not (_UNIT.fullmatch(parts[shared]) or _RUN.fullmatch(parts[shared])):
+    while shared < len(parts) and is_shared(parts[shared]):
         shared += 1
     timed = _TIMED.fullmatch(file)
     plain = timed or _NAME.fullmatch(file)
     who = file if plain is None else plain["who"]
-    root = root_of(match)
     return TraceKey(
         root=root,
-        folder="/".join([f"{root.folder}{match['mark']}", *parts[:shared], ""]),
+        folder=above + "".join(f"{part}/" for part in parts[:shared]),
         writer="/".join([*(part for part in parts[shared:] if not _RUN.fullmatch(part)), who]),
         written_at=None if timed is None else _seconds(timed["time"]),
     )

@@ -77,6 +77,8 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
         Severest first, then by what can be won.
     notes : list of str
         What is missing or could not be compared, in sentences or clauses.
+    framework : str
+        As in ``kernels.json``; several are separated by commas. Empty in verdicts of earlier versions.
     """
 
     format: int = FORMAT
@@ -97,6 +99,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[RuleVerdict]
     notes: list[str]
     cut: int = 0
+    framework: str = ""
 
     def of(self, rule: str) -> RuleVerdict | None:
         """Return what is said of a rule; None where it does not fire."""

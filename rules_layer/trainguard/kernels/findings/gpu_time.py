@@ -65,7 +65,7 @@ def gpu_gap(judged: Judged) -> KernelFinding | None:
 
 def loader_bound(judged: Judged) -> KernelFinding | None:
     """Fire where a step waits more than 5 % of its time for the data loader, with nothing on the GPU."""
-    waiting = judged.metrics.breakdown["data_loader"]
+    waiting = judged.metrics.loader_alone()
     share = judged.metrics.share(waiting.total)
     if share <= LOADER_MOST:
         return None

@@ -1,8 +1,10 @@
 """What the host did: under a stretch of time, and around a call."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from trainguard.kernels.columns import Ints, Rows, Trace
+from trainguard.kernels.columns import Rows, Trace
 from trainguard.plain_text import one_line
 
 LOOKED_AT = 8
@@ -16,16 +18,15 @@ def work_under(trace: Trace, start: int, end: int) -> str:
     best, covered = "", 0
     innermost: int | None = None
     for rows in (trace.operators, trace.annotations, trace.launches):
-        overlap = np.minimum(rows.end, end) - np.maximum(rows.start, start)
-        for place in _candidates(rows, overlap, COVERED * (end - start)).tolist():
+        for place, overlap in _candidates(rows, start, end):
             name, lasted = trace.names[int(rows.name[place])], int(rows.end[place] - rows.start[place])
             if name.startswith(_STEP):
                 continue
-            inside = overlap[place] >= COVERED * (end - start)
+            inside = overlap >= COVERED * (end - start)
             if inside and (innermost is None or lasted < innermost):
                 best, innermost = name, lasted
-            elif innermost is None and overlap[place] > covered:
-                best, covered = name, int(overlap[place])
+            elif innermost is None and overlap > covered:
+                best, covered = name, overlap
     return one_line(best)
 
 
@@ -39,9 +40,15 @@ def caller_of(trace: Trace, call: int) -> str:
     return one_line(trace.names[int(operators.name[found[np.argmax(operators.start[found])]])])
 
 
-def _candidates(rows: Rows, overlap: Ints, enough: float) -> Ints:
-    """Return the rows that could explain a stretch: all that cover enough of it, and those that cover most."""
-    some = np.flatnonzero(overlap > 0)
-    wide = some[overlap[some] >= enough]
-    shortest = wide[np.argsort((rows.end - rows.start)[wide], kind="stable")[:LOOKED_AT]]
-    return np.concatenate((shortest, some[np.argsort(-overlap[some], kind="stable")[:LOOKED_AT]]))
+def _candidates(rows: Rows, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows that could explain a stretch, and how much of it each covers.
+
+    The shortest of those that cover enough of it, then those that cover most.
+    """
+    met = np.flatnonzero((rows.start < end) & (rows.end > start) & (rows.end > rows.start))
+    began, ended = rows.start[met], rows.end[met]
+    overlap = np.minimum(ended, end) - np.maximum(began, start)
+    wide = np.flatnonzero(overlap >= COVERED * (end - start))
+    shortest = wide[np.argsort((ended - began)[wide], kind="stable")[:LOOKED_AT]]
+    chosen = np.concatenate((shortest, np.argsort(-overlap, kind="stable")[:LOOKED_AT]))
+    yield from zip(met[chosen].tolist(), overlap[chosen].tolist(), strict=True)

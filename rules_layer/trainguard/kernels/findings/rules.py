@@ -20,7 +20,6 @@ from trainguard.kernels.findings.steps_and_trace import gpu_memory_full, queue_f
 from trainguard.kernels.findings.trace_quality import trace_quality
 from trainguard.kernels.findings.transfers import exposed_communication, memcpy_bound, pageable_copy
 from trainguard.kernels.kernel_table import kernel_table
-from trainguard.kernels.metrics import rank_metrics
 from trainguard.kernels.window import inner
 
 Rule = Callable[[Judged], KernelFinding | None]
@@ -73,7 +72,7 @@ def _unsteady(judged: Judged, fired: Iterable[Rule]) -> set[Rule]:
     doubted = STEADY & set(fired)
     if not doubted:
         return set()
-    metrics = rank_metrics(judged.trace, window)
+    metrics = judged.metrics.within(window)
     within = Judged(metrics, kernel_table(metrics))
     return {rule for rule in doubted if rule(within) is None}
 

@@ -6,9 +6,8 @@ from enum import IntEnum
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
+from trainguard.kernels.columns import Bools, Ints, Kind, Numbers, Rows, Trace
 
 UNKNOWN_DEVICE = -1
 
@@ -111,7 +110,7 @@ class Source:
     """Rows of one sort and the lane of each by its number; what runs on the GPU has its sorts row by row."""
 
     rows: Rows
-    lane: npt.NDArray[np.int32]
+    lane: Numbers
     sort: Sort
     kinds: Ints | None = None
 
@@ -123,7 +122,7 @@ class Source:
         return RowTable(
             start=start,
             end=self.rows.end[part],
-            name=self.rows.name[part],
+            name=self.rows.name[part].astype(np.int64),
             sort=np.full(len(start), self.sort, dtype=np.int64) if self.kinds is None else self.kinds[part],
             lane=self.lane[part].astype(np.int64),
             source=np.arange(begin, begin + len(start)) if has_source else np.full(len(start), -1, dtype=np.int64),
@@ -172,7 +171,7 @@ class AllRows:
                 yield each.chunk(begin)
 
 
-def _lanes(trace: Trace, names: Ints, key: LaneKey, numbers: dict[LaneKey, int]) -> npt.NDArray[np.int32]:
+def _lanes(trace: Trace, names: Numbers, key: LaneKey, numbers: dict[LaneKey, int]) -> Numbers:
     """Return the lane of each row, and add new ones: ``key`` with the stream's or thread's name."""
     number = np.zeros(len(trace.names), dtype=np.int32)
     for name in np.flatnonzero(np.bincount(names, minlength=1)).tolist() if len(names) else []:

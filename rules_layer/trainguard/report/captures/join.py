@@ -247,6 +247,7 @@ def _verdict(
         rules=rule_verdicts(ranks, across),
         cut=sum(is_cut(rank.quality.counts) for rank in ranks),
         notes=notes,
+        framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
     )
 
 

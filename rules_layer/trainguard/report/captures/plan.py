@@ -1,12 +1,10 @@
 """What is to be read of a capture: its traces as S3 lists them now, and those of them without a digest."""
 
-from itertools import islice
-
 import msgspec
 
 from trainguard.kernels.captures.digest import FORMAT
 from trainguard.kernels.captures.grouping import Capture, captures_of
-from trainguard.kernels.captures.limits import MOST_LISTED
+from trainguard.kernels.captures.listed import listed_folder
 from trainguard.kernels.captures.places import DIGESTS, DigestPlace, capture_folder, digest_place, run_folder
 from trainguard.kernels.timeline.build import MOST_ROWS
 from trainguard.kernels.timeline.ranks import MOST_RANKS
@@ -111,8 +109,8 @@ class CapturePlanner:
 
     def _capture(self, call: CaptureCall) -> Capture | None:
         """Return the capture as it is now; None where its traces are gone."""
-        listed = islice(self._objects.list(call.bucket, call.folder, ""), MOST_LISTED)
-        return next((each for each in captures_of(call.folder, listed) if each.name == call.capture), None)
+        listed = listed_folder(self._objects, call.bucket, call.folder).objects
+        return next((each for each in captures_of(call.root, call.folder, listed) if each.name == call.capture), None)
 
     @staticmethod
     def _items(call: CaptureCall, capture: Capture) -> list[TraceItem]:

@@ -25,10 +25,12 @@ def kernel_profiles_table(report: FleetReport) -> list[Block]:
         Column("Profile" if of_folder else "Job"),
         Column("Recorded" if of_folder else "Judged until"),
         Column("Status"),
-        *([Column("Framework"), Column("Traces", "number")] if of_folder else []),
+        Column("Framework"),
+        Column("Traces", "number"),
         Column("Severity"),
         Column("Findings"),
-        *([Column("Most to win", "number"), Column("Page")] if of_folder else []),
+        Column("Most to win", "number"),
+        *([Column("Page")] if of_folder else []),
     ]
     rows = [_row(each, of_folder=of_folder) for each in report.kernel_profiles]
     blocks: list[Block] = [Table("Kernel profiles, the newest first", columns, rows[:IN_FULL])]
@@ -48,12 +50,10 @@ def _row(profile: FleetKernels, *, of_folder: bool) -> list[Cell]:
         name,
         NOTHING if profile.recorded_at is None else moment(profile.recorded_at),
         shown_name(status, 2 * _LONGEST),
-        *(
-            [profile.framework or NOTHING, NOTHING if profile.traces is None else count(profile.traces)]
-            if of_folder
-            else []
-        ),
+        shown_name(profile.framework or NOTHING, _LONGEST),
+        NOTHING if profile.traces is None else count(profile.traces),
         profile.severity or NOTHING,
         ", ".join(shown_name(each) for each in profile.findings) or NOTHING,
-        *([share(profile.gain_share), shown_name(profile.page or NOTHING, _LONGEST)] if of_folder else []),
+        share(profile.gain_share),
+        *([shown_name(profile.page or NOTHING, _LONGEST)] if of_folder else []),
     ]

@@ -115,6 +115,9 @@ CHARTS = (
 DEVICE_CHARTS = (
     Chart("sm_activity", "SM activity", "%"),
     Chart("memory_used", "GPU memory in use", "%"),
+    Chart("tensor_activity", "Tensor core activity", "%"),
+    Chart("dram_activity", "Use of GPU memory's bandwidth", "%"),
+    Chart("sm_occupancy", "SM occupancy", "%"),
     Chart("power", "GPU power", "watts"),
     Chart("sm_clock", "SM clock", "MHz"),
     Chart("temperature", "GPU temperature", "°C"),

@@ -4,12 +4,17 @@ The conditions and thresholds are those of `trainguard.kernels.findings` and `tr
 traces. A rule fires where its condition holds on a rank with normal confidence.
 """
 
+from dataclasses import replace
+
 from trainguard.finding import Severity
 from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
 from trainguard.records import Status
 from trainguard.rules.protocol import Rule, RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import counted
+
+FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
+"""Facts of a capture in the rows of its rules; the last one, the most that can be won, in those that fire."""
 
 _SCORES = {Severity.LOW: (0.0, 9.9), Severity.MEDIUM: (10.0, 24.9), Severity.HIGH: (25.0, 49.9)}
 _CRITICAL = (50.0, 100.0)
@@ -33,6 +38,14 @@ class CaptureRule(Rule[CaptureRuleParameters]):
         """Say what the newest capture means for the rule."""
         if verdict is None:
             return RuleResult(Status.WAITING_FOR_DATA, "No capture was judged yet.")
+        result = self._judged(verdict)
+        facts: dict[str, float | int | str | None] = {TRACES: verdict.traces}
+        if verdict.framework:
+            facts[FRAMEWORK] = verdict.framework
+        found = verdict.of(self.name) if result.status is Status.FIRED else None
+        return replace(result, facts=facts if found is None else {**facts, GAIN_SHARE: round(found.gain_share, 4)})
+
+    def _judged(self, verdict: CaptureVerdict) -> RuleResult:
         found = verdict.of(self.name)
         if found is None:
             return self._silent(verdict)

@@ -59,9 +59,10 @@ def test_given_nodes_that_are_well_when_looked_at_then_they_are_counted_and_what
     [
         ({"lost_gpus": ["gpu3", "gpu5"]}, "GPUs that the driver has lost, or does not answer for: algo-1 gpu3, gpu5"),
         ({"dropped_minutes": 3}, "3 minutes dropped, as the spool was full: algo-1 3"),
+        ({"dropped_objects": 2}, "2 recordings dropped, as the spool was full: algo-1 2"),
         ({"lost_snapshots": 1_200}, "1,200 snapshots lost, as the disk took none: algo-1 1,200"),
         ({"missed_samples": 2}, "2 samples missed, as the one before took too long: algo-1 2"),
-        ({"failed_uploads": 4}, "4 uploads failed and were tried again: algo-1 4"),
+        ({"failed_uploads": 4}, "4 uploads failed and tried again: algo-1 4"),
         ({"errors": {"upload": "AccessDenied\nat once"}}, "its newest errors: upload: AccessDenied at once"),
     ],
 )

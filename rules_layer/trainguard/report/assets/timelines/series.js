@@ -22,13 +22,27 @@ const CHARTS = {
   steps: { read: floats, show: showSeconds, tick: tickSeconds, top: aboveAll, worst: "high", most: 5, spans: true },
   sm_activity: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "low" },
   memory_used: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "high" },
+  tensor_activity: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "low" },
+  dram_activity: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "high" },
+  sm_occupancy: { read: percents, show: showPercent, tick: tickPercent, top: wholePercent, worst: "low" },
   power: { read: floats, show: showIn("W"), tick: tickIn("W"), top: aboveAll, worst: "low" },
   sm_clock: { read: floats, show: showIn("MHz"), tick: tickIn("MHz"), top: aboveAll, worst: "low" },
   temperature: { read: floats, show: showIn("°C"), tick: tickIn("°C"), top: aboveAll, worst: "high" },
   nvlink: { read: floats, show: showRate, tick: tickRate, top: aboveAll, worst: "low" },
   pcie: { read: floats, show: showRate, tick: tickRate, top: aboveAll, worst: "low" },
 };
-const DEVICE_KINDS = new Set(["sm_activity", "memory_used", "power", "sm_clock", "temperature", "nvlink", "pcie"]);
+const DEVICE_KINDS = new Set([
+  "sm_activity",
+  "memory_used",
+  "tensor_activity",
+  "dram_activity",
+  "sm_occupancy",
+  "power",
+  "sm_clock",
+  "temperature",
+  "nvlink",
+  "pcie",
+]);
 
 function lineOf(label, band, read) {
   return { label, mean: read(band, "mean"), low: read(band, "low"), high: read(band, "high") };

@@ -14,6 +14,7 @@ from trainguard.rules.loaders_output import LoaderDetails, Waits
 CHARTED_NODES = 3
 TIMES = (
     ("dataloading_time", "Time to get a batch", "batches"),
+    ("fetch_time", "Time of a worker to load a batch", "batches"),
     ("worker_time", "Lifetime of a worker", "workers"),
     ("tensorflow_time", "Time of a step of the tf.data pipeline", "events"),
 )

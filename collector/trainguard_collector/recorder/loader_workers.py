@@ -1,0 +1,154 @@
+"""Workers of torch's data loaders: each records, in its own process, how long its batches took to load.
+
+A worker is reached by ``worker_init_fn`` alone, which torch calls in it; a loader gets its own function back as soon as
+its workers run. What the script's function or dataset raises is the script's. Loaders without workers, and those of
+other libraries, are left as they are.
+"""
+
+import functools
+import json
+import multiprocessing.util
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
+
+from trainguard_collector.layout import recorder_key
+from trainguard_collector.objects import SHARED, Handover, TimelineFile
+from trainguard_collector.recorder.harmless import Faults, module
+from trainguard_collector.recorder.timeline import EventLog
+
+if TYPE_CHECKING:
+    from trainguard_collector.recorder.recorder import Recorder
+
+LABEL, NAME = "DataLoaderWorker", "DataLoaderWorker::Fetch"
+FORMAT_VERSION = 1
+_FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+_clock = time.monotonic_ns
+
+
+class Owner(NamedTuple):
+    """The training process whose loader it is, and where that records; all of it can be pickled."""
+
+    folder: str
+    max_bytes: int
+    job: str
+    node: str
+    process: str
+    pid: int
+    origin_us: int
+
+
+class WorkerStart:
+    """What torch calls in a worker: the script's own function, then what records there. It can be pickled."""
+
+    def __init__(self, original: "Optional[Callable[[int], Any]]", owner: Owner) -> None:
+        self.original, self.owner = original, owner
+
+    def __call__(self, worker_id: int) -> None:
+        """Start a worker."""
+        if self.original is not None:
+            self.original(worker_id)
+        if os.getpid() != self.owner.pid:
+            with suppress(Exception):
+                _Worker(self.owner, worker_id).record()
+
+
+class _Worker:
+    """Records the fetches of the process that it is made in."""
+
+    def __init__(self, owner: Owner, worker_id: int) -> None:
+        self._owner, self._number = owner, worker_id
+        self._batches = 0
+        self._is_fetching = False
+        self.faults = Faults()
+        self._handover = Handover(Path(owner.folder), owner.max_bytes)
+        self._mark = self._handover.mark(owner.pid)
+        self._log = EventLog(self._open, self.faults, origin_us=owner.origin_us)
+
+    def record(self) -> None:
+        """Time what torch calls for each batch, until the process ends."""
+        fetchers = module("torch.utils.data._utils.fetch")
+        for name in _FETCHERS:
+            kind = getattr(fetchers, name)
+            kind.fetch = self._timed(kind.fetch)
+        # A worker ends without the functions of atexit.
+        multiprocessing.util.Finalize(self, self._close, exitpriority=100)
+
+    def _timed(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fetch)
+        def timed(*arguments: Any, **named: Any) -> Any:
+            if self._is_fetching:  # the dataset has a loader of its own
+                return fetch(*arguments, **named)
+            self._is_fetching = True
+            began = _clock()
+            try:
+                batch = fetch(*arguments, **named)
+            finally:
+                self._is_fetching = False
+            self._add(began)
+            return batch
+
+        return timed
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether the training process still records: what comes later would lie in the spool for nobody."""
+        return self._mark.exists()
+
+    def _add(self, began_ns: int) -> None:
+        try:
+            if not self._is_wanted:
+                return
+            arguments = f'{{"pid":{os.getpid()},"worker_id":{self._number},"batch":{self._batches}}}'
+            self._batches += 1
+            self._log.record((LABEL, NAME, began_ns, _clock(), arguments, self._number))
+        except Exception as fault:
+            self.faults.add("loader worker", fault)
+
+    def _open(self, header: Callable[[], bytes]) -> TimelineFile:
+        return TimelineFile(self._handover, f"{self._owner.process}{SHARED}", header)
+
+    def _close(self) -> None:
+        with suppress(Exception):
+            if not self._is_wanted:
+                return
+            self._log.close()
+            if self._log.dropped or self.faults.newest:
+                self._say_what_was_lost()
+
+    def _say_what_was_lost(self) -> None:
+        owner, process = self._owner, f"{self._owner.process}{SHARED}{self._number}"
+        status = {
+            "format_version": FORMAT_VERSION,
+            "job": owner.job,
+            "node": owner.node,
+            "process": process,
+            "pid": os.getpid(),
+            "updated_at": round(time.time(), 3),
+            "dropped_events": self._log.dropped,
+            "errors": dict(self.faults.newest),
+            "error_counts": dict(self.faults.counts),
+        }
+        self._handover.put(recorder_key(owner.node, process), json.dumps(status).encode())
+
+
+@contextmanager
+def recorded_workers(recorder: "Recorder", loader: Any) -> Iterator[None]:
+    """Have the workers that a loader of torch starts meanwhile record what they do."""
+    is_changed, original = False, None
+    try:
+        of_torch = module("torch.utils.data")
+        if of_torch is not None and isinstance(loader, of_torch.DataLoader) and loader.num_workers:
+            original = loader.worker_init_fn
+            loader.worker_init_fn = WorkerStart(original, recorder.as_owner_of_loaders())
+            is_changed = True
+    except Exception as fault:
+        recorder.faults.add("loader workers", fault)
+    try:
+        yield
+    finally:
+        if is_changed:
+            loader.worker_init_fn = original

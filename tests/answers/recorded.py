@@ -1,0 +1,60 @@
+"""Answers as they were reviewed: JSON files, each number to six digits."""
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
+DIGITS = 6
+MOST = 1e9
+"""Larger numbers, such as times, are kept as they are."""
+
+
+def compare(answer: dict[str, Any], file: Path) -> None:
+    """Fail unless an answer is the recorded one, and name the places that differ; write it where that is accepted."""
+    found = json.loads(json.dumps(rounded(answer)))
+    if os.environ.get(ACCEPT):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(_lines(found), encoding="utf-8")
+    recorded = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+    if recorded != found:
+        places = "\n".join(_differing("", recorded, found)[:20])
+        pytest.fail(f"not as in {file.name}: review what differs, then run `make snapshot`\n{places}")
+
+
+def _lines(answer: dict[str, Any]) -> str:
+    """Return an answer as JSON, what lies below its first two levels on one line."""
+    parts = [f"{json.dumps(key)}: {_part(each)}" for key, each in answer.items()]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _part(part: Any) -> str:
+    if not part or not isinstance(part, dict):
+        return json.dumps(part, ensure_ascii=False)
+    inner = [f" {json.dumps(key)}: {json.dumps(each, ensure_ascii=False)}" for key, each in part.items()]
+    return "{\n" + ",\n".join(inner) + "\n}"
+
+
+def rounded(answer: Any) -> Any:
+    """Return an answer with each number to six digits."""
+    if isinstance(answer, dict):
+        return {str(key): rounded(each) for key, each in answer.items()}
+    if isinstance(answer, list | tuple):
+        return [rounded(each) for each in answer]
+    if isinstance(answer, float) and not math.isfinite(answer):
+        return str(answer)
+    return float(f"{answer:.{DIGITS}g}") if isinstance(answer, float) and abs(answer) < MOST else answer
+
+
+def _differing(place: str, recorded: Any, found: Any) -> list[str]:
+    if isinstance(recorded, dict) and isinstance(found, dict):
+        keys = [*recorded, *(key for key in found if key not in recorded)]
+        return [line for key in keys for line in _differing(f"{place}.{key}", recorded.get(key), found.get(key))]
+    if isinstance(recorded, list) and isinstance(found, list) and len(recorded) == len(found):
+        pairs = enumerate(zip(recorded, found, strict=True))
+        return [line for at, pair in pairs for line in _differing(f"{place}[{at}]", *pair)]
+    return [] if recorded == found else [f"{place}: {found!r}, recorded {recorded!r}"]

@@ -1,0 +1,85 @@
+"""All that training rules say of trials, random and recorded runs: judgements on the way, and the last in words."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.answers.recorded import compare, rounded
+from tests.support.steps import RULES, parameters
+from tests.support.tensor_trials import expected, trial_steps, trials
+from tests.training.recorded.scoring import recorded
+from tests.unit.rules.training.random_runs import random_run
+from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.training.registry import TRUSTED_RULES
+from trainguard.rules.training.step_rule import RunView
+from trainguard.tensors.step_view import StepView
+
+FOLDER = Path(__file__).with_name("training")
+TRUSTED = {each.parameters_type.rule_name for each in TRUSTED_RULES}
+RANDOM_RUNS, JUDGED_STEPS = 16, 12
+NOTHING_SAID = {"NOT_APPLICABLE", "WARMING_UP"}
+GIVEN: Mapping[str, Mapping[str, Any]] = {
+    "AllZero": {"collection_names": "gradients"},
+    "TensorVariance": {"collection_names": "gradients", "max_threshold": "1e-30"},
+    "UnchangedTensor": {"tensor_regex": "frozen"},
+    "SimilarAcrossRuns": {"other_trial": "other"},
+    "ClassImbalance": {"samples": 20, "threshold_misprediction": 0.2},
+    "CheckInputImages": {"threshold_samples": 50, "threshold_mean": 0.02},
+}
+"""Parameters with which a rule has something to look at in the random runs."""
+
+
+@cache
+def _runs(rule: str) -> Mapping[str, tuple[Sequence[StepView], Mapping[str, Any]]]:
+    """Return the runs that a rule is shown, each with its parameters."""
+    found: dict[str, tuple[Sequence[StepView], Mapping[str, Any]]] = {
+        f"random {seed}": (random_run(seed).steps, GIVEN.get(rule, {})) for seed in range(RANDOM_RUNS)
+    }
+    for trial in trials():
+        cases = expected().get(trial, {}).get(rule, {})
+        case = cases[0] if isinstance(cases, list) else cases
+        if "params" in case or rule not in GIVEN:
+            found[trial] = trial_steps(trial), case.get("params", {})
+    if rule in TRUSTED:
+        for run in recorded():
+            found.setdefault(f"{run.program}, {run.kind}", (list(run.steps("epochs")), {}))
+            found.setdefault(f"{run.program}, {run.kind}, by step", (list(run.steps("steps")), {}))
+    return found
+
+
+def _judgements(rule: str, steps: Sequence[StepView], given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield what a rule says while a run goes on, at a dozen steps, and at last of the run that has ended."""
+    each, values = RULES[rule], parameters(rule, **given)
+    state, every = each.state_type(), max(1, len(steps) // JUDGED_STEPS)
+    for place, step in enumerate(steps, 1):
+        each.observe(state, step, values)
+        if place % every == 0:
+            yield _plain(each.judge(state, RunView(place), values))
+    yield _plain(each.judge(state, RunView(len(steps), closed=True), values)) | {"fired at": state.steps}
+
+
+def _plain(result: RuleResult) -> dict[str, Any]:
+    said = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in {"details", "measure"}}
+    given = {
+        name: value
+        for name, value in said.items()
+        if value is not None and value is not False and value not in ((), {})
+    }
+    measure = None if result.measure is None else f"{result.measure.what} {result.measure.unit}"
+    return {**given, "measure": measure, "details": result.plain_details}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_given_runs_when_a_training_rule_judges_them_then_all_that_it_says_is_as_reviewed(rule: str) -> None:
+    answers = {}
+    for run, (steps, given) in _runs(rule).items():
+        judgements = rounded(list(_judgements(rule, steps, given)))
+        digest = hashlib.sha256(json.dumps(judgements, sort_keys=True).encode()).hexdigest()[:16]
+        answers[run] = {"all": digest} | ({} if judgements[-1]["status"] in NOTHING_SAID else judgements[-1])
+    compare(answers, FOLDER / f"{rule}.json")

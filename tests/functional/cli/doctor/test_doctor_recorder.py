@@ -1,0 +1,72 @@
+"""What `trainguard doctor --job` says of recorders, by the statuses that they write at their end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.cli.doctor.check import CheckResult, Level
+from trainguard.cli.doctor.job_recorder import grade_recorders, read_recorders
+from trainguard.layout import ProfileRoot
+from trainguard_collector import Recorder
+from trainguard_collector.outgoing import Outgoing
+
+ROOT = ProfileRoot("runs/", "bert")
+
+
+def graded(*bodies: bytes) -> list[CheckResult]:
+    world = MemoryWorld()
+    for number, body in enumerate(bodies):
+        world.objects.put("b", f"runs/bert/collector/algo-1.rank{number}.recorder.json", body, "application/json")
+    world.objects.put("b", "runs/bert/collector/algo-1.status.json", b"{", "application/json")
+    return list(grade_recorders(read_recorders(world.objects, "b", ROOT)))
+
+
+def status(process: str = "rank0", **more: Any) -> bytes:
+    return json.dumps({"format_version": 1, "node": "algo-1", "process": process, **more}).encode()
+
+
+def test_given_a_recorder_that_lost_nothing_when_looked_at_then_all_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINGUARD_OUTPUT", str(tmp_path))
+    monkeypatch.setenv("TRAINGUARD_SPOOL", str(tmp_path / "spool"))
+    monkeypatch.delenv("TRAINGUARD_COLLECTOR_SETTINGS", raising=False)
+    with Recorder(job="bert", with_sampler=False) as recorder, recorder.step():
+        pass
+    outgoing = Outgoing(recorder.folder, "bert", "n")
+    (written,) = (path for key, path in outgoing.ready() if key.endswith(".recorder.json"))
+    (said,) = graded(written.read_bytes())
+    assert (said.level, said.found) == (Level.OK, "1 recorder, nothing lost")
+    (said,) = graded()
+    assert (said.level, said.found) == (Level.OK, "no recorder has said how it ended")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            {"dropped_events": 3_000},
+            "3,000 events dropped, as no sampler took them or the disk was full: algo-1 rank0w2: 3,000",
+        ),
+        ({"dropped_objects": 2}, "2 files dropped, as the spool was full: algo-1 rank0w2: 2"),
+        (
+            {"skipped_tensor_steps": 1},
+            "1 saved step skipped, as the device had not copied the last ones: algo-1 rank0w2: 1",
+        ),
+        ({"tensors_left_out": ["a", "b"]}, "full tensors of a step were too many, left out: a; b"),
+        ({"errors": {"watch": "ValueError: no\nmodel"}}, "their newest errors: watch: ValueError: no model"),
+    ],
+)
+def test_given_a_loss_when_looked_at_then_it_is_said_with_its_process(more: dict[str, Any], expected: str) -> None:
+    (said,) = graded(status(), status("rank0w2", **more))
+    assert (said.level, said.found) == (Level.WARN, expected)
+    assert said.advice
+
+
+def test_given_a_status_that_cannot_be_read_when_looked_at_then_it_is_named() -> None:
+    (said,) = graded(b"{")
+    assert said.level is Level.WARN
+    assert said.found.startswith("not read: algo-1.rank0: ")

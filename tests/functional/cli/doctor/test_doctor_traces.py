@@ -1,0 +1,42 @@
+"""What `trainguard doctor --job` says of a job's kernel traces."""
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.cli.doctor.check import Level
+from trainguard.cli.doctor.job_traces import grade_traces, look_at_traces
+from trainguard.layout import ProfileRoot
+
+ROOT = ProfileRoot("runs/", "bert")
+
+
+def graded(*names: str, met: tuple[str, ...] = ()) -> list[tuple[Level, str]]:
+    world = MemoryWorld()
+    for name in names:
+        world.objects.put("b", f"{ROOT.folder}{name}", b"", "")
+    seen = look_at_traces(world.objects, "b", ROOT)
+    return [(each.level, each.found) for each in grade_traces(seen, {f"{ROOT.folder}{each}" for each in met}, ROOT)]
+
+
+def test_given_no_trace_when_looked_at_then_system_metrics_and_results_are_none() -> None:
+    said = graded("profiler-output/system/incremental/1.json", "rule-output/copy.pt.trace.json", "model.tar.gz")
+    assert said == [(Level.OK, "no kernel traces below runs/bert/")]
+
+
+def test_given_traces_in_two_folders_when_the_evaluator_does_not_know_one_then_it_is_named() -> None:
+    written = (
+        "rank0/n.pt.trace.json",
+        "rank1/n.pt.trace.json",
+        "logs/n.xplane.pb",
+        "profiler-output/x/z.pt.trace.json",
+    )
+    assert graded(*written, met=("", "profiler-output/x/")) == [
+        (Level.OK, "4 kernel traces in 3 folders: runs/bert/, runs/bert/logs/, runs/bert/profiler-output/x/"),
+        (Level.WARN, "the evaluator does not know 1 folder with kernel traces: runs/bert/logs/"),
+    ]
+
+
+def test_given_files_that_are_not_read_when_looked_at_then_each_reason_is_given() -> None:
+    said = graded("output/db.sqlite", "trial-2/checkpoints/n.pt.trace.json", "a/" * 13 + "n.pt.trace.json")
+    assert [level for level, _ in said] == [Level.WARN] * 3
+    reasons = "\n".join(found for _, found in said)
+    for reason in ("only databases below kernel-traces/", "names the job trial-2", "more than 12 folders"):
+        assert reason in reasons
