@@ -11,6 +11,11 @@ LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 180, 365)
 RUN_FILES = "wandb"
 """Stands among ``live_sources`` for run files of Weights & Biases in the bucket itself."""
 
+BY_EVENTS: Literal["eventbridge"] = "eventbridge"
+BY_QUEUE: Literal["queue"] = "queue"
+PROFILE_NOTIFICATIONS = (BY_EVENTS, BY_QUEUE)
+"""How an existing bucket announces new objects."""
+
 MOST_WRITER_ACCOUNTS = 40
 """As many as the policy of a bucket holds in its 20 KiB."""
 
@@ -63,6 +68,8 @@ class DeploymentConfig:
     profile_key_arn : str or None
         Key that encrypts the existing bucket, of another account maybe; None where S3 or AWS manages that key, or
         where it is ``kms_key_arn``.
+    profile_notifications : {"eventbridge", "queue"}
+        How the existing bucket announces new objects: by events, or by messages of its own to the evaluation queue.
     writer_accounts : tuple of str
         Ids of other accounts whose training jobs may write profiles into the dedicated bucket, each below a prefix of
         its own.
@@ -140,6 +147,7 @@ class DeploymentConfig:
     retain_data: bool = True
     profile_bucket: str | None = None
     profile_key_arn: str | None = None
+    profile_notifications: Literal["eventbridge", "queue"] = "eventbridge"
     writer_accounts: tuple[str, ...] = ()
     profile_retention_days: int = 30
     log_retention_days: int = 30
@@ -189,7 +197,7 @@ class DeploymentConfig:
 
     @property
     def bucket_notifies_queue(self) -> bool:
-        """Whether S3 sends the messages of new objects itself: a bucket of the stack's own, whose events nobody needs.
+        """Whether the stack's own bucket sends the messages of new objects itself, as nobody needs its events.
 
         Those of run files of Weights & Biases wake a function, through EventBridge; a bucket has both or one of them.
         """
@@ -229,6 +237,8 @@ class DeploymentConfig:
         meant = {name: nearest(name, cls.names()) for name in context}
         faults += [f"{name} is no setting, did you mean {ours}?" for name, ours in meant.items() if ours]
         chosen = {name for name in _READERS if values.get(name, context.get(name))}
+        if values.get("profile_notifications") == BY_QUEUE:
+            faults += _faults_of_notifications(chosen, values)
         if "live_source_secret" in chosen and "live_sources" not in chosen:
             faults.append("live_source_secret needs live_sources")
         faults += [*_faults_of_bucket(chosen), *_faults_of_network(chosen)]
@@ -244,6 +254,17 @@ def _faults_of_bucket(given: set[str]) -> list[str]:
         faults.append("profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own")
     if "writer_accounts" in given and "profile_bucket" in given:
         faults.append("writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours")
+    return faults
+
+
+def _faults_of_notifications(given: set[str], values: Mapping[str, object]) -> list[str]:
+    """Return what does not go together with an existing bucket that notifies the queue."""
+    faults = []
+    if "profile_bucket" not in given:
+        faults.append("profile_notifications needs profile_bucket: a bucket of the stack's own notifies the queue")
+    sources = values.get("live_sources")
+    if isinstance(sources, tuple) and RUN_FILES in sources:
+        faults.append("profile_notifications=queue and wandb in live_sources: run files need the bucket's events")
     return faults
 
 
@@ -270,6 +291,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "retain_data": boolean,
     "profile_bucket": matching(BUCKET_NAME, "the name of an existing S3 bucket"),
     "profile_key_arn": _KEY,
+    "profile_notifications": one_of(*PROFILE_NOTIFICATIONS),
     "writer_accounts": listed(
         r"[0-9]{12}",
         f"at most {MOST_WRITER_ACCOUNTS} ids of accounts, of 12 digits each, separated by commas",

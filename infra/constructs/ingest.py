@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct, IDependable
 
-from infra.config import DeploymentConfig
+from infra.config import BY_QUEUE, DeploymentConfig
 from infra.constructs.encryption import own_key
 from infra.constructs.storage import Storage
 from trainguard.engine.family import Family, ObjectEvents
@@ -27,8 +27,10 @@ class Ingest(Construct):
     """The queue of new objects, what sends to it, and the two queues for what could not be handled.
 
     The stack's own bucket notifies the queue, and costs nothing. An existing bucket's events come through EventBridge,
-    and so do those of an own bucket whose run files of Weights & Biases wake a function. The rules are in each stack:
-    events that are under way while a deployment changes from one to the other are not lost, and a rule costs nothing.
+    and so do those of an own bucket whose run files of Weights & Biases wake a function. The rules are in each of these
+    stacks: events that are under way while a deployment changes from one to the other are not lost, and a rule costs
+    nothing. Where an existing bucket notifies the queue there is no rule, as its events may go to EventBridge for
+    others: each object would send two messages.
 
     Attributes
     ----------
@@ -56,13 +58,17 @@ class Ingest(Construct):
             visibility_timeout=Duration.seconds(visibility_s),
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.evaluation_dead_letters, max_receive_count=_MOST_RECEIVES),
         )
+        if config.profile_notifications == BY_QUEUE:
+            self._let_s3_send("NewObjectsOfTheExistingBucket", {"ArnEquals": {"aws:SourceArn": storage.bucket_arn}})
+            return
         rules = self._build_rules(storage.bucket_name)
         self._let_send(self.event_dead_letters, _these(rules))
         by_parameter = Token.is_unresolved(config.profile_bucket)
         is_exact = not (config.bucket_notifies_queue or by_parameter)
         self._let_send(self.evaluation_queue, _these(rules) if is_exact else self._any_rule())
         if config.bucket_notifies_queue:
-            storage.send_new_objects(self.evaluation_queue, once=self._let_s3_send())
+            # The bucket waits for this policy, which so cannot name it.
+            storage.send_new_objects(self.evaluation_queue, once=self._let_s3_send("NewObjectsOfTheBucket", {}))
         elif storage.bucket:
             storage.send_events()
 
@@ -104,15 +110,15 @@ class Ingest(Construct):
         rules = Stack.of(self).format_arn(service="events", resource="rule", resource_name="*")
         return {"ArnLike": {"aws:SourceArn": rules}}
 
-    def _let_s3_send(self) -> IDependable | None:
-        """Let S3 send for buckets of this account; return what a bucket waits for."""
+    def _let_s3_send(self, sid: str, source: Mapping[str, Mapping[str, str]]) -> IDependable | None:
+        """Let S3 send for buckets of this account that meet the conditions; return what a bucket waits for."""
         return self.evaluation_queue.add_to_resource_policy(
             iam.PolicyStatement(
-                sid="NewObjectsOfTheBucket",
+                sid=sid,
                 principals=[iam.ServicePrincipal("s3.amazonaws.com")],
                 actions=["sqs:SendMessage"],
                 resources=[self.evaluation_queue.queue_arn],
-                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}, **source},
             )
         ).policy_dependable
 

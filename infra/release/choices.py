@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from aws_cdk import Aws, Fn, Token
 
-from infra.config import DeploymentConfig
+from infra.config import BY_EVENTS, BY_QUEUE, DeploymentConfig
 from infra.release.merging import Template, merge
 from infra.release.parameters import BY_BUCKET, references
 
@@ -40,6 +40,7 @@ class Choice:
 
 
 OWN_BUCKET, OWN_KEY, PROFILE_KEY = "MakesBucket", "HasKey", "HasProfileKey"
+TAKES_EVENTS = "TakesEvents"
 
 CHOICES = (
     Choice("HasAlertEmail", ("alert_emails",)),
@@ -61,6 +62,7 @@ def conditions() -> dict[str, Any]:
         OWN_BUCKET: _is("ProfileBucket", ""),
         OWN_KEY: _given("KmsKeyArn"),
         PROFILE_KEY: _given("ProfileKeyArn"),
+        TAKES_EVENTS: {"Fn::Or": [_is("ProfileBucket", ""), _is("ProfileNotifications", BY_EVENTS)]},
         "HasAlertEmail": _given("AlertEmail"),
         "HasOperationsEmail": _given("OperationsEmail"),
         "HasCanary": _is("Canary", "true"),
@@ -80,6 +82,11 @@ def rules() -> dict[str, Any]:
             _given("ProfileKeyArn"),
             _given("ProfileBucket"),
             "ProfileKeyArn needs ProfileBucket: KmsKeyArn is the key of a bucket of the stack's own.",
+        ),
+        "NotificationsOfExistingBucket": _rule(
+            _is("ProfileNotifications", BY_QUEUE),
+            _given("ProfileBucket"),
+            "ProfileNotifications needs ProfileBucket: a bucket of the stack's own notifies the queue.",
         ),
         "SubnetsWithSecurityGroups": _rule(subnets, groups, "SubnetIds needs SecurityGroupIds."),
         "SecurityGroupsWithSubnets": _rule(groups, subnets, "SecurityGroupIds needs SubnetIds."),
@@ -105,12 +112,12 @@ def with_references(config: DeploymentConfig) -> DeploymentConfig:
     chosen["evaluate"] = Token.as_string(Fn.condition_if(_EVALUATES_BY_BUCKET, by_bucket, chosen["evaluate"]))
     for name in ("subnet_ids", "security_group_ids"):
         chosen[name] = tuple(Token.as_list(references()[name]))
-    own = {"profile_bucket": None, "profile_key_arn": None, "stack_name": Aws.STACK_NAME}
-    return replace(config, **{**chosen, **own, "canary": True, "dashboard": True})
+    own = {"profile_bucket": None, "profile_key_arn": None, "profile_notifications": BY_EVENTS}
+    return replace(config, **{**chosen, **own, "stack_name": Aws.STACK_NAME, "canary": True, "dashboard": True})
 
 
 def _with_bucket_and_keys(full: DeploymentConfig, whole: Template, make: Make) -> Template:
-    """Return the template with its choices of bucket and keys, of which each changes what the others add.
+    """Return the template with its choices of bucket, notifications and keys, of which each changes what others add.
 
     The key of an existing bucket takes the place of the stack's own key in permissions on that bucket. So all
     combinations are made, and merged from the innermost to the outermost.
@@ -119,13 +126,16 @@ def _with_bucket_and_keys(full: DeploymentConfig, whole: Template, make: Make) -
     existing = replace(full, profile_bucket=Token.as_string(named["profile_bucket"]))
     with_key = replace(existing, profile_key_arn=Token.as_string(named["profile_key_arn"]))
 
-    def chosen(change: Callable[[DeploymentConfig], DeploymentConfig], own: Template) -> Template:
-        key, none = make(change(with_key)), make(change(existing))
+    def chosen(own: Template, key: Template, none: Template) -> Template:
         return merge(OWN_BUCKET, own, own, merge(PROFILE_KEY, key, key, none))
 
-    keyed = chosen(lambda config: config, whole)
+    plain = make(existing)
+    keyed = chosen(whole, make(with_key), plain)
     without = Choice(OWN_KEY, ("kms_key_arn",)).without
-    return merge(OWN_KEY, keyed, keyed, chosen(without, make(without(full))))
+    unkeyed = chosen(*(make(without(config)) for config in (full, with_key, existing)))
+    # The stack's own bucket has the rules, too: what the choice of notifications changes, an existing one shows.
+    notified = make(replace(existing, profile_notifications=BY_QUEUE))
+    return merge(TAKES_EVENTS, merge(OWN_KEY, keyed, keyed, unkeyed), plain, notified)
 
 
 def _reference(value: object, reference: Mapping[str, object]) -> object:

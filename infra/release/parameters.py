@@ -5,7 +5,7 @@ with is its parameter's default. What has no parameter is the same in each stack
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra import config as settings
@@ -113,7 +113,7 @@ PARAMETERS = (
         setting="profile_bucket",
         group=_PROFILES,
         label="Existing bucket",
-        says="Existing bucket of profiles, with EventBridge notifications on. Empty: the stack makes one.",
+        says="Existing bucket of profiles, with notifications on. Empty: the stack makes one.",
         pattern=settings.BUCKET_NAME,
         is_optional=True,
     ),
@@ -125,6 +125,14 @@ PARAMETERS = (
         says="ARN of the KMS key that encrypts the existing bucket. Empty: S3 or AWS manages that key.",
         pattern=settings.KEY_ARN,
         is_optional=True,
+    ),
+    Parameter(
+        name="ProfileNotifications",
+        setting="profile_notifications",
+        group=_PROFILES,
+        label="Notifications of the existing bucket",
+        says="How the existing bucket announces objects: by events, or by S3 to the queue, for which S3 asks nothing.",
+        allowed=settings.PROFILE_NOTIFICATIONS,
     ),
     Parameter(
         name="ProfileRetentionDays",
@@ -300,7 +308,7 @@ def declarations(config: DeploymentConfig) -> dict[str, Any]:
         faults.append("vpc_id makes no security group in a release: give security_group_ids")
     if faults:
         raise DeploymentConfigError(faults)
-    return {each.name: each.declaration(defaults[each.name]) for each in PARAMETERS}
+    return {each.name: _possible(each, config).declaration(defaults[each.name]) for each in PARAMETERS}
 
 
 def form() -> dict[str, Any]:
@@ -311,6 +319,13 @@ def form() -> dict[str, Any]:
     listed = [{"Label": {"default": group}, "Parameters": names} for group, names in groups.items()]
     labels = {each.name: {"default": each.label} for each in PARAMETERS}
     return {"AWS::CloudFormation::Interface": {"ParameterGroups": listed, "ParameterLabels": labels}}
+
+
+def _possible(parameter: Parameter, config: DeploymentConfig) -> Parameter:
+    """Return a parameter with the values alone that the settings without one admit."""
+    if parameter.setting == "profile_notifications" and settings.RUN_FILES in config.live_sources:
+        return replace(parameter, allowed=(settings.BY_EVENTS,))
+    return parameter
 
 
 def _default(parameter: Parameter, config: DeploymentConfig) -> str | None:

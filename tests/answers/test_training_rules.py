@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.answers.random_curves import random_curves
 from tests.answers.recorded import compare, rounded
 from tests.support.steps import RULES, parameters
 from tests.support.tensor_trials import expected, trial_steps, trials
@@ -22,7 +23,8 @@ from trainguard.tensors.step_view import StepView
 
 FOLDER = Path(__file__).with_name("training")
 TRUSTED = {each.parameters_type.rule_name for each in TRUSTED_RULES}
-RANDOM_RUNS, JUDGED_STEPS = 16, 12
+OF_LOSSES = {"LossNotDecreasing", "Overfit", "Overtraining"}
+RANDOM_RUNS, CURVES, JUDGED_STEPS = 16, 40, 12
 NOTHING_SAID = {"NOT_APPLICABLE", "WARMING_UP"}
 GIVEN: Mapping[str, Mapping[str, Any]] = {
     "AllZero": {"collection_names": "gradients"},
@@ -46,6 +48,8 @@ def _runs(rule: str) -> Mapping[str, tuple[Sequence[StepView], Mapping[str, Any]
         case = cases[0] if isinstance(cases, list) else cases
         if "params" in case or rule not in GIVEN:
             found[trial] = trial_steps(trial), case.get("params", {})
+    if rule in TRUSTED or rule in OF_LOSSES:
+        found |= {f"curve {seed}": (random_curves(seed).steps, {}) for seed in range(CURVES)}
     if rule in TRUSTED:
         for run in recorded():
             found.setdefault(f"{run.program}, {run.kind}", (list(run.steps("epochs")), {}))

@@ -100,14 +100,14 @@ class Function:
     """One deployed function."""
 
     def __init__(self, name: str, module: ModuleType, printed: Capture) -> None:
-        self._module = module
+        self.module = module
         self._name = name
         self._printed = printed
 
     def __call__(self, given: object, *, remaining_ms: Sequence[int] = (60_000,)) -> Answer:
         """Invoke the function; ``remaining_ms`` is what it hears each time that it asks, the last of them for good."""
         self._printed.readouterr()
-        value = self._module.handler(given, Context(self._name, chain(remaining_ms, repeat(remaining_ms[-1]))))
+        value = self.module.handler(given, Context(self._name, chain(remaining_ms, repeat(remaining_ms[-1]))))
         lines = [json.loads(line) for line in self._printed.readouterr().out.splitlines()]
         measured = [line for line in lines if "_aws" in line]
         directives = [directive for line in measured for directive in line["_aws"]["CloudWatchMetrics"]]

@@ -73,6 +73,8 @@ class Resolver:
         ((name, argument),) = expression.items()
         if name == "Fn::Not":
             return not self._decide(argument[0])
+        if name == "Fn::Or":
+            return any(map(self._decide, argument))
         if name == "Fn::Equals":
             left, right = argument
             return bool(self.value(left) == self.value(right))

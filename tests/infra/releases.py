@@ -45,11 +45,13 @@ CHOSEN: Mapping[str, Mapping[str, str]] = {
     "existing-bucket-and-its-key": {
         "profile_bucket": "our-profiles",
         "profile_key_arn": THEIR_KEY,
+        "profile_notifications": "queue",
         "canary": "false",
         **VPC,
     },
     "existing-bucket-and-own-key": {
         "profile_bucket": "our-profiles",
+        "profile_notifications": "queue",
         "kms_key_arn": KEY,
         "dashboard": "false",
         "permissions_boundary": BOUNDARY,

@@ -10,6 +10,7 @@ ACCOUNTS = "at most 40 ids of accounts, of 12 digits each, separated by commas"
 ALIAS = "arn:aws:kms:eu-west-1:111122223333:alias/ours"
 KEY = {"profile_key_arn": "arn:aws:kms:eu-west-1:444455556666:key/mrk-0b6a1f0e5f4c4c539a9f7d1c1f1f8d10"}
 BUCKET = {"profile_bucket": "our-profiles"}
+QUEUE = {"profile_notifications": "queue"}
 WRITERS = {"writer_accounts": "444455556666"}
 
 
@@ -182,6 +183,11 @@ def test_given_a_whole_network_when_read_then_it_is_taken(context: dict[str, obj
     [
         (KEY, "profile_key_arn needs profile_bucket: kms_key_arn is the key of a bucket of the stack's own"),
         (WRITERS | BUCKET, "writer_accounts needs a bucket of the stack's own: the policy of profile_bucket is yours"),
+        (QUEUE, "profile_notifications needs profile_bucket: a bucket of the stack's own notifies the queue"),
+        (
+            QUEUE | BUCKET | {"live_sources": "logs,wandb"},
+            "profile_notifications=queue and wandb in live_sources: run files need the bucket's events",
+        ),
     ],
 )
 def test_given_what_does_not_go_with_the_bucket_when_read_then_the_error_says_why(

@@ -76,7 +76,10 @@ def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_
     for nodes in (1, 128):
         assert money(total(estimate(of(nodes), PRICES).at_start)) in PAGE
         existing = estimate(Workload(nodes=nodes, existing_bucket=True), PRICES).an_hour / nodes
+        notified = Workload(nodes=nodes, existing_bucket=True, profile_notifications="queue")
         assert f"{money(existing)}" in PAGE
+        assert estimate(notified, PRICES).an_hour / nodes <= {1: 0.0005, 128: 0.00035}[nodes] < existing
+        assert money(estimate(notified, PRICES).an_hour / nodes) in PAGE
     framework = [estimate(Workload(nodes=nodes, framework=True), PRICES).an_hour for nodes in (1, 128)]
     assert all(5.2 < larger / plain < 6.0 for larger, plain in zip(framework, (one.an_hour, many.an_hour), strict=True))
 

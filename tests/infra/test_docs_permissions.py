@@ -55,6 +55,27 @@ def test_given_an_existing_bucket_when_synthesised_then_its_rules_alone_send_and
     assert {"Service": "s3.amazonaws.com"} not in principals
 
 
+def test_given_an_existing_bucket_that_notifies_when_synthesised_then_s3_alone_sends_and_for_this_bucket(
+    variants: Path,
+) -> None:
+    notified = Template(variants / "everything" / "Everything.template.json")
+    assert not [each for each in notified.of_type("AWS::Events::Rule") if "ObjectCreated" in each or "JobFile" in each]
+    assert sources(notified, "IngestDoorbellsPolicy") == set()
+    (allowed,) = (
+        statement
+        for name, statement, _ in notified.resource_policy_statements()
+        if name == "IngestDoorbellsPolicy" and statement.effect == "Allow"
+    )
+    assert (allowed.actions, allowed.condition) == (
+        ("sqs:SendMessage",),
+        {
+            "StringEquals": {"aws:SourceAccount": "{AWS::AccountId}"},
+            "ArnEquals": {"aws:SourceArn": "arn:{AWS::Partition}:s3:::our-profiles"},
+        },
+    )
+    assert row("S3", "send to the evaluation queue")[2] == "buckets of this account; of existing ones, the named one"
+
+
 def test_given_the_functions_that_rules_invoke_when_listed_then_the_page_has_them(template: Template) -> None:
     invoked = {each.properties["FunctionName"] for each in template.of_type("AWS::Lambda::Permission").values()}
     functions = template.of_type("AWS::Lambda::Function").items()

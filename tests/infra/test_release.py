@@ -162,6 +162,7 @@ def test_given_the_release_when_shown_in_the_console_then_each_parameter_has_a_g
     ("context", "refusal"),
     [
         ({"profile_key_arn": THEIR_KEY}, "ProfileKeyArn needs ProfileBucket: "),
+        ({"profile_notifications": "queue"}, "ProfileNotifications needs ProfileBucket: "),
         ({"subnet_ids": "subnet-0123456789abcdef0"}, "SubnetIds needs SecurityGroupIds."),
         ({"security_group_ids": "sg-0123456789abcdef0"}, "SecurityGroupIds needs SubnetIds."),
     ],
@@ -176,6 +177,7 @@ def test_given_parameters_that_do_not_go_together_when_the_rules_are_read_then_t
 VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ProfileBucket": (("our-profiles", "a.b-c"), ("Our-Profiles", "ab", "s3://our-profiles")),
     "ProfileKeyArn": ((THEIR_KEY,), ("alias/aws/s3", THEIR_KEY.replace(":key/", ":alias/"))),
+    "ProfileNotifications": (("eventbridge", "queue"), ("sns", "")),
     "ProfileRetentionDays": (("1", "3650"), ("0", "3651", "1.5")),
     "Evaluate": (("all", "tagged", "off"), ("some",)),
     "AlertEmail": (("ml@example.com",), ("ml@example", "ml at example.com")),
@@ -196,6 +198,7 @@ VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 TOGETHER = {
     "profile_key_arn": {"profile_bucket": "our-profiles"},
+    "profile_notifications": {"profile_bucket": "our-profiles"},
     "subnet_ids": {"security_group_ids": "sg-0123456789abcdef0"},
     "security_group_ids": {"subnet_ids": "subnet-0123456789abcdef0"},
 }
@@ -240,6 +243,11 @@ def test_given_settings_when_a_release_is_built_then_they_are_the_defaults_of_it
         name: value for name, value in given.items() if name not in ASSETS
     }
     assert (defaults["Evaluate"], defaults["ProfileBucket"], defaults["Canary"]) == ("tagged", "", "true")
+
+
+def test_given_run_files_when_a_release_is_built_then_its_existing_bucket_can_be_read_by_events_alone() -> None:
+    config = DeploymentConfig.from_context({"live_sources": "logs,wandb"})
+    assert declarations(config)["ProfileNotifications"]["AllowedValues"] == ["eventbridge"]
 
 
 @pytest.mark.parametrize(

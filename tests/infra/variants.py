@@ -74,6 +74,7 @@ CONTEXTS: Mapping[str, Mapping[str, object]] = {
         "retain_data": "false",
         "profile_bucket": "our-profiles",
         "profile_key_arn": THEIR_KEY,
+        "profile_notifications": "queue",
         "evaluate": "prod-*,llm-*",
         "kms_key_arn": CHINA_KEY.replace("aws-cn", "aws").replace("cn-north-1", "eu-west-1"),
         "permissions_boundary": "arn:aws:iam::111122223333:policy/platform/Boundary",

@@ -1,18 +1,27 @@
 """A day of a job through the real engine in memory, of `make thorough`; and minutes of what `make soak` runs."""
 
 import gc
+import sys
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from aws_lambda_powertools import Metrics
+from moto.s3.models import FakeKey
 
+from tests.scale import soak as soak_module
 from tests.scale.replay import Bodies, Replay
 from tests.scale.soak import Hour, grown, soaking
+from tests.support.held_memory import held_bytes as held_by_modules
+from trainguard import layout
 
 HOUR = 60
 WARM_HOURS, HOURS = 6, 24
+LEAKS = 1_000
 SMALL_NODE = {"cores": 2, "gpus": 1, "interval_ms": 10_000}
 ENGINE = (tracemalloc.Filter(True, "*/trainguard/*"), tracemalloc.Filter(False, "*/adapters/memory/*"))
 """What the engine allocates itself: the twins of the stores keep what tests ask for."""
@@ -44,13 +53,47 @@ def held_bytes() -> int:
     return sum(each.size for each in kept.statistics("filename"))
 
 
-def test_given_minutes_of_a_job_when_the_functions_run_then_each_is_called_and_its_output_is_counted() -> None:
+def test_given_minutes_of_a_job_when_the_functions_run_then_each_is_called_and_its_output_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(soak_module, "KEPT_MINUTES", 3)
     with soaking(hour=4) as soak:
         first, second = soak.run(8)
+        kept = FakeKey.instances_tracked  # type: ignore[attr-defined]  # its metaclass makes the list
+        assert len([key for key in kept if "/system/" in key.name]) == 3
+    assert abs(second.held_bytes - first.held_bytes) < 16 * 1_024
+    assert first.held_bytes > 1_000_000
     assert first.invocations["tick"] == second.invocations["tick"] == 4
     assert second.invocations["evaluate_objects"] >= 4
     assert second.log_bytes["evaluate_objects"] > 0
     assert (second.items, second.item_bytes > 0) == (first.items, True)
+
+
+class Holder:
+    """Something of TrainGuard that holds others."""
+
+    __module__ = "trainguard.holder"
+    __slots__ = ("part",)
+
+    def __init__(self, part: list[str]) -> None:
+        self.part = part
+
+
+def test_given_what_a_module_of_the_product_holds_when_measured_then_it_counts_whoever_made_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memo = lru_cache(None)(str.upper)
+    metrics = Metrics(namespace="TrainGuard", service="held")
+    holder = Holder([])
+    monkeypatch.setattr(layout, "held_in_a_test", [memo, metrics, holder], raising=False)
+    held = [held_by_modules(())]
+    list(map(memo, (f"memo {number:06d}" for number in range(LEAKS))))
+    held.append(held_by_modules(()))
+    metrics.default_dimensions.update(dict.fromkeys((f"keys {number:06d}" for number in range(LEAKS)), ""))
+    held.append(held_by_modules(()))
+    holder.part.extend(f"list {number:06d}" for number in range(LEAKS))
+    held.append(held_by_modules(()))
+    assert all(later - earlier > LEAKS * sys.getsizeof("list 000000") for earlier, later in pairwise(held))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from trainguard.cli.commands.doctor.command import doctor
 from trainguard.cli.commands.explain.command import explain
 from trainguard.cli.commands.jobs.command import jobs
 from trainguard.cli.commands.kernels.command import kernels
+from trainguard.cli.commands.notifications.command import notifications
 from trainguard.cli.commands.open.command import open_report
 from trainguard.cli.commands.params.command import params
 from trainguard.cli.commands.prices.command import prices
@@ -75,6 +76,7 @@ app.add_typer(alerts)
 app.add_typer(stops)
 app.command()(report)
 app.command()(replay)
+app.command()(notifications)
 app.command()(kernels)
 app.command()(cost)
 app.add_typer(prices)

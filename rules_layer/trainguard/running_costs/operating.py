@@ -208,7 +208,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     row_writes = rows * _SHOWS_AN_HOUR + inapplicable + _REPORT_SHOWS_AN_HOUR
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
-        *(_events(job.objects, prices) if job.existing_bucket else ()),
+        *(_events(job.objects, prices) if job.sends_events else ()),
         CostLine("SQS", "requests: send, receive, delete", requests, prices.queue_request),
         CostLine("Lambda", "invocations of evaluate_objects", invocations, prices.invocation),
         CostLine(

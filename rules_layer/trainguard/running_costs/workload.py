@@ -1,6 +1,7 @@
 """What the cost of operating TrainGuard depends on: the job that is watched, and the functions' memory."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from trainguard.evaluation_interval import EVALUATION_EVERY_S
 
@@ -39,7 +40,9 @@ class Workload:
     retention_days : int
         Age at which profiles expire.
     existing_bucket : bool
-        Whether the profile lies in a bucket whose events come through EventBridge.
+        Whether the profile lies in a bucket that is not the stack's own.
+    profile_notifications : {"eventbridge", "queue"}
+        How such a bucket announces objects: by events, which EventBridge bills, or by messages of S3.
     """
 
     nodes: int = 1
@@ -50,6 +53,12 @@ class Workload:
     evaluation_every_s: float = EVALUATION_EVERY_S
     retention_days: int = 30
     existing_bucket: bool = False
+    profile_notifications: Literal["eventbridge", "queue"] = "eventbridge"
+
+    @property
+    def sends_events(self) -> bool:
+        """Whether EventBridge bills the bucket's objects."""
+        return self.existing_bucket and self.profile_notifications == "eventbridge"
 
     @property
     def lines(self) -> float:

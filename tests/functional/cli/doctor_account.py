@@ -75,6 +75,28 @@ class Account:
 
         self.answers[service, operation] = changed
 
+    def use_existing_bucket(self, *, notifies: bool) -> None:
+        """Let the stack have an existing bucket, which notifies the queue or whose events it takes."""
+
+        def drop(answer: dict[str, Any], given: Given) -> None:
+            dropped = (
+                "StorageProfiles",
+                *(("IngestJobFile", "IngestProfile", "IngestTraining", "IngestKernels") * notifies),
+            )
+            kept = [
+                each for each in answer["StackResourceSummaries"] if not each["LogicalResourceId"].startswith(dropped)
+            ]
+            answer["StackResourceSummaries"] = kept
+
+        def let_in(answer: dict[str, Any], given: Given) -> None:
+            source = {"ArnEquals": {"aws:SourceArn": f"arn:aws:s3:::{BUCKET}"}}
+            may = {"Effect": "Allow", "Principal": {"Service": "s3.amazonaws.com"}, "Condition": source}
+            if "Policy" in given["AttributeNames"]:
+                answer["Attributes"]["Policy"] = json.dumps({"Statement": [may] * notifies})
+
+        self.change("cloudformation", "ListStackResources", drop)
+        self.change("sqs", "GetQueueAttributes", let_in)
+
     def encrypt_bucket(self, key: str, *, roles_may: bool = True) -> None:
         """Let the bucket have a key of a person's, which the roles may use or not."""
         self.answers["s3", "GetBucketEncryption"] = always(encrypted("aws:kms", key))
@@ -346,7 +368,7 @@ def _stores() -> dict[Question, Answer]:
     def attributes(given: Given) -> dict[str, Any]:
         depths = {"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesNotVisible": "0"}
         known = depths | {"Policy": json.dumps(policies[given["QueueUrl"]])}
-        return {"Attributes": {name: known[name] for name in given["AttributeNames"]}}
+        return {"Attributes": {name: known[name] for name in given["AttributeNames"] if name in known}}
 
     return {
         ("dynamodb", "DescribeTable"): table,

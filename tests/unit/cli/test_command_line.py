@@ -88,8 +88,8 @@ def parse(command: Command, name: str, words: list[str]) -> None:
 
 def test_given_the_command_line_when_listed_then_it_has_these_commands() -> None:
     assert TOP == [
-        "alerts", "analyze", "cost", "doctor", "explain", "jobs", "kernels", "open", "params", "prices", "replay",
-        "report", "status", "stops", "verdict",
+        "alerts", "analyze", "cost", "doctor", "explain", "jobs", "kernels", "notifications", "open", "params",
+        "prices", "replay", "report", "status", "stops", "verdict",
     ]  # fmt: skip
 
 

@@ -18,7 +18,8 @@ RULES = Check("EventBridge rules")
 PATTERN = Check("event pattern")
 
 _DEPLOY = "Deploy the stack again: `make deploy`."
-_WANTED = {"new objects": "aws.s3", "state changes of training jobs": "aws.sagemaker"}
+_S3 = "aws.s3"
+_WANTED = {"new objects": _S3, "state changes of training jobs": "aws.sagemaker"}
 SAMPLE_KEYS = (
     "prefix/job/profiler-output/system/incremental/2026071410/1784024700.algo-1.json",
     "prefix/job/profiler-output/framework/pevents/2026071410/1784024759999999_7-algo-1_pythontimeline.json",
@@ -40,7 +41,7 @@ def check_rules(site: Site) -> Iterator[CheckResult]:
         with asking("events:ListTargetsByRule"):
             targets = site.clients.events.list_targets_by_rule(Rule=name).get("Targets", [])
         faults += grade_rule(rule, targets, site.aws("events", "enable-rule", "--name", name))
-    faults += grade_kinds(site.rules)
+    faults += grade_kinds(site.rules, objects=bool(site.names("AWS::S3::Bucket")))
     yield from RULES.unless(faults, f"{counted(len(site.rules), 'rule')} enabled, each with a target")
 
 
@@ -56,11 +57,15 @@ def grade_rule(
         yield RULES.fail(f"{about} has no target", _DEPLOY)
 
 
-def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[CheckResult]:
-    """Yield a fault for each kind of event that no rule is there for."""
+def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]", *, objects: bool = True) -> Iterator[CheckResult]:
+    """Yield a fault for each kind of event that no rule is there for.
+
+    ``objects`` says whether there is a rule on objects in any case: with an existing bucket that notifies the queue
+    there is none.
+    """
     sources = {source for rule in rules for source in _pattern(rule).get("source", [])}
     for what, source in _WANTED.items():
-        if source not in sources:
+        if source not in sources and (objects or source != _S3):
             yield RULES.fail(f"there is no rule for {what}", _DEPLOY)
     if not any(rule.get("ScheduleExpression") for rule in rules):
         yield RULES.fail("there is no rule for the tick every minute", _DEPLOY)
@@ -69,11 +74,13 @@ def grade_kinds(rules: "Sequence[DescribeRuleResponseTypeDef]") -> Iterator[Chec
 def check_pattern(site: Site) -> Iterator[CheckResult]:
     """Check by EventBridge's own matching whether a profile's object in the stack's bucket would be evaluated.
 
-    That another one's do not was said before.
+    That another one's do not was said before. An existing bucket that notifies the queue needs no rule.
     """
     if site.bucket != site.own_bucket:
         return
-    patterns = [rule["EventPattern"] for rule in site.rules if "aws.s3" in _pattern(rule).get("source", [])]
+    patterns = [rule["EventPattern"] for rule in site.rules if _S3 in _pattern(rule).get("source", [])]
+    if not patterns and not site.names("AWS::S3::Bucket"):
+        return
     silent = [key for key in SAMPLE_KEYS if not any(_matches(site, pattern, key) for pattern in patterns)]
     faults = [
         PATTERN.fail(f"no rule matches s3://{site.bucket}/{key}", f"Such objects send no message. {_DEPLOY}")
@@ -82,6 +89,11 @@ def check_pattern(site: Site) -> Iterator[CheckResult]:
     yield from PATTERN.unless(
         faults, f"{counted(len(SAMPLE_KEYS), 'kind')} of objects in {site.bucket} would be evaluated"
     )
+
+
+def take_objects(site: Site) -> bool:
+    """Return whether the stack has rules on new objects."""
+    return any(_S3 in _pattern(rule).get("source", []) for rule in site.rules)
 
 
 def _matches(site: Site, pattern: str, key: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.functional.cli.doctor.test_doctor_checks import NOTIFICATIONS, account, examined, of_check
-from tests.functional.cli.doctor_account import Account, Given
+from tests.functional.cli.doctor_account import KEY, Account, Given
 from tests.functional.cli.doctor_stack import BUCKET, REGION, arn_of
 from trainguard.cli.doctor.check import Level
 from trainguard.cli.doctor.diagnosis import CHECKS
@@ -68,8 +68,9 @@ def test_given_notifications_to_others_alone_when_examined_then_the_command_keep
     (finding,) = of_check(examined(bucket=bucket), "notifications")
     words = shlex.split(str(finding.command))
     written = json.loads(words[words.index("--notification-configuration") + 1])
+    named = {"Id": "TrainGuard new objects", **OURS}
     ours: dict[str, Any] = (
-        {"QueueConfigurations": [THEIRS, OURS]} if bucket is None else {"EventBridgeConfiguration": {}}
+        {"QueueConfigurations": [THEIRS, named]} if bucket is None else {"EventBridgeConfiguration": {}}
     )
     assert written == {"QueueConfigurations": [THEIRS], **ours}
 
@@ -103,3 +104,62 @@ def test_given_a_queue_that_does_not_let_s3_send_when_examined_then_it_fails(acc
         Level.FAIL,
         "the queue's policy does not let S3 send: nothing is evaluated",
     )
+
+
+@pytest.mark.parametrize(
+    ("notifies", "configured", "level", "part"),
+    [
+        (True, {"QueueConfigurations": [OURS]}, Level.OK, "notifies the queue of new objects"),
+        (True, {"QueueConfigurations": [PART]}, Level.OK, "below runs/; jobs elsewhere are not evaluated"),
+        (True, {"EventBridgeConfiguration": {}}, Level.FAIL, "does not announce new objects to the queue"),
+        (True, {"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, Level.WARN, "paid for twice"),
+        (False, {"EventBridgeConfiguration": {}}, Level.OK, "to EventBridge"),
+        (False, {"QueueConfigurations": [OURS]}, Level.FAIL, "deployed for its events"),
+        (False, {"QueueConfigurations": [OURS], "EventBridgeConfiguration": {}}, Level.WARN, "sends two messages"),
+    ],
+)
+def test_given_an_existing_bucket_when_examined_then_it_announces_objects_as_the_stack_takes_them(
+    account: Account, notifies: bool, configured: dict[str, Any], level: Level, part: str
+) -> None:
+    account.use_existing_bucket(notifies=notifies)
+    notify(account, **configured)
+    findings = examined()
+    (finding,) = of_check(findings, "notifications")
+    assert (finding.level, part in finding.found) == (level, True)
+    others = [each for each in findings if each.level is not Level.OK and each.check != "notifications"]
+    assert others == []
+
+
+def test_given_an_existing_bucket_that_is_silent_when_examined_then_the_command_has_it_notify_the_queue(
+    account: Account,
+) -> None:
+    account.use_existing_bucket(notifies=True)
+    notify(account, QueueConfigurations=[THEIRS | {"Events": ["s3:ObjectRemoved:*"]}])
+    (finding,) = of_check(examined(), "notifications")
+    words = shlex.split(str(finding.command))
+    theirs, ours = json.loads(words[words.index("--notification-configuration") + 1])["QueueConfigurations"]
+    assert (theirs["QueueArn"], ours) == (THEIRS["QueueArn"], {"Id": "TrainGuard new objects", **OURS})
+    assert "trainguard notifications" in str(finding.advice)
+
+
+@pytest.mark.parametrize(("principal", "level"), [("s3.amazonaws.com", Level.OK), ("events.amazonaws.com", Level.FAIL)])
+def test_given_a_queue_with_its_key_when_examined_then_the_keys_policy_lets_s3_in(
+    account: Account, principal: str, level: Level
+) -> None:
+    def encrypt(answer: dict[str, Any], given: Given) -> None:
+        if "KmsMasterKeyId" in given["AttributeNames"]:
+            answer["Attributes"]["KmsMasterKeyId"] = KEY
+
+    def let_in(answer: dict[str, Any], given: Given) -> None:
+        may = {
+            "Effect": "Allow",
+            "Principal": {"Service": principal},
+            "Action": ["kms:GenerateDataKey*", "kms:Decrypt"],
+        }
+        answer["Policy"] = json.dumps({"Statement": [may]})
+
+    account.change("sqs", "GetQueueAttributes", encrypt)
+    account.change("kms", "GetKeyPolicy", let_in)
+    (finding,) = of_check(examined(), "notifications")
+    assert finding.level is level
+    assert level is Level.OK or "does not let s3.amazonaws.com use kms:GenerateDataKey, kms:Decrypt" in finding.found

@@ -1,12 +1,20 @@
 """``trainguard cost``."""
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trainguard.cli.options import AsJson, region_option
+from trainguard.cli.options import AsJson, refuse, region_option
 from trainguard.evaluation_interval import EVALUATION_EVERY_S, LONGEST_EVALUATION_S, SHORTEST_EVALUATION_S
+
+
+class Announcement(Enum):
+    """How an existing bucket announces objects."""
+
+    EVENTBRIDGE = "eventbridge"
+    QUEUE = "queue"
 
 
 def cost(
@@ -31,6 +39,12 @@ def cost(
     existing_bucket: Annotated[
         bool, typer.Option("--existing-bucket", help="The profile lies in a bucket of your own, not in the stack's.")
     ] = False,
+    profile_notifications: Annotated[
+        Announcement,
+        typer.Option(
+            "--profile-notifications", help="profile_notifications, of an existing bucket.", show_default=True
+        ),
+    ] = Announcement.EVENTBRIDGE,
     retention_days: Annotated[
         int, typer.Option("--retention-days", metavar="DAYS", min=1, max=3_650, help="profile_retention_days.")
     ] = 30,
@@ -52,6 +66,8 @@ def cost(
     from trainguard.cli.commands.cost.run import CostRequest, cost_command
     from trainguard.running_costs.workload import Workload
 
+    if not existing_bucket:
+        refuse("the stack's own bucket", {"--profile-notifications": profile_notifications is Announcement.QUEUE})
     workload = Workload(
         nodes=nodes,
         hours=hours,
@@ -60,6 +76,7 @@ def cost(
         framework=framework,
         evaluation_every_s=float(evaluation_every_s),
         existing_bucket=existing_bucket,
+        profile_notifications="queue" if profile_notifications is Announcement.QUEUE else "eventbridge",
         retention_days=retention_days,
     )
     request = CostRequest(workload=workload, region=region, unit_prices=unit_prices, as_json=as_json)

@@ -1,0 +1,159 @@
+"""A bucket's notifications: what of them is the stack's, and the whole configuration with that and without."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainguard.adapters.immutable import frozen_mapping
+from trainguard.canary_name import CANARY_PREFIX
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+EVENT_BRIDGE, QUEUES = "EventBridgeConfiguration", "QueueConfigurations"
+_TARGETS: Mapping[str, str] = frozen_mapping(
+    {"TopicConfigurations": "TopicArn", QUEUES: "QueueArn", "LambdaFunctionConfigurations": "LambdaFunctionArn"}
+)
+"""Kinds of configurations, and where each holds its target."""
+
+CREATED = "s3:ObjectCreated:*"
+_ANY_CREATED = "s3:ObjectCreated:"
+
+Configuration = Mapping[str, Any]
+"""What S3 says of a bucket, and takes as a whole: there is no call that changes a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One configuration for people: its target, the events, and the keys that it is for."""
+
+    target: str
+    events: str
+    keys: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the stack needs of a bucket.
+
+    Attributes
+    ----------
+    stack, queue : str
+        The stack's name, and the ARN of its evaluation queue.
+    prefixes : sequence of str
+        Beginnings of the keys that are announced; none announces all.
+    """
+
+    stack: str
+    queue: str
+    prefixes: Sequence[str] = ()
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the configurations; with prefixes, the canary's objects are among what is announced."""
+        if not self.prefixes:
+            return [{"Id": self._name, "QueueArn": self.queue, "Events": [CREATED]}]
+        apart: list[str] = []
+        for prefix in sorted({*self.prefixes, CANARY_PREFIX}):
+            if not any(prefix.startswith(shorter) for shorter in apart):
+                apart.append(prefix)
+        return [
+            {
+                "Id": f"{self._name} {number}",
+                "QueueArn": self.queue,
+                "Events": [CREATED],
+                "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}},
+            }
+            for number, prefix in enumerate(apart, 1)
+        ]
+
+    def has(self, kind: str, entry: Mapping[str, Any]) -> bool:
+        """Return whether a configuration is the stack's: it names the queue, or an earlier queue of the stack."""
+        return kind == QUEUES and (entry["QueueArn"] == self.queue or entry.get("Id", "").startswith(self._name))
+
+    @property
+    def _name(self) -> str:
+        return f"{self.stack} new objects"
+
+
+def read_configuration(client: "S3Client", bucket: str, account: str) -> dict[str, Any]:
+    """Return the notifications of a bucket of this account."""
+    answer: Mapping[str, Any] = client.get_bucket_notification_configuration(Bucket=bucket, ExpectedBucketOwner=account)
+    return {name: answer[name] for name in (EVENT_BRIDGE, *_TARGETS) if name in answer}
+
+
+def with_messages(configured: Configuration, wanted: Wanted) -> dict[str, Any]:
+    """Return a whole configuration in which the bucket notifies the queue; all that is not the stack's stays."""
+    others = without_messages(configured, wanted)
+    present = [each for each in configured.get(QUEUES, []) if wanted.has(QUEUES, each)]
+    if _say_the_same(present, wanted.entries()):
+        return dict(configured)
+    return {**others, QUEUES: [*others.get(QUEUES, []), *wanted.entries()]}
+
+
+def without_messages(configured: Configuration, wanted: Wanted) -> dict[str, Any]:
+    """Return a whole configuration in which the bucket does not notify the queue."""
+    kept = {name: [each for each in configured.get(name, []) if not wanted.has(name, each)] for name in _TARGETS}
+    events = {EVENT_BRIDGE: configured[EVENT_BRIDGE]} if EVENT_BRIDGE in configured else {}
+    return {**events, **{name: entries for name, entries in kept.items() if entries}}
+
+
+def overlaps(configured: Configuration, wanted: Wanted) -> list[Entry]:
+    """Return other configurations for the creation of the same keys: S3 refuses such a configuration as a whole.
+
+    Two overlap where one prefix begins with the other one and one suffix ends with the other one. EventBridge stands
+    apart.
+    """
+    ours = [_filters(each)[0] for each in wanted.entries()]
+    return [
+        _entry(each, target)
+        for name, target in _TARGETS.items()
+        for each in configured.get(name, [])
+        if not wanted.has(name, each)
+        and any(event.startswith(_ANY_CREATED) for event in each["Events"])
+        and any(_begin_alike(prefix, _filters(each)[0]) for prefix in ours)
+    ]
+
+
+def listed(configured: Configuration) -> list[Entry]:
+    """Return all configurations for people."""
+    found = [Entry("EventBridge", "all events", "all keys")] if EVENT_BRIDGE in configured else []
+    return found + [_entry(each, target) for name, target in _TARGETS.items() for each in configured.get(name, [])]
+
+
+def announced(configured: Configuration, queue: str) -> list[str] | None:
+    """Return the prefixes whose new objects a bucket announces to a queue; empty is all of them, None is none.
+
+    A configuration with a suffix leaves out objects that are read, and does not count.
+    """
+    found = [
+        _filters(each) for each in configured.get(QUEUES, []) if each["QueueArn"] == queue and CREATED in each["Events"]
+    ]
+    prefixes = sorted(prefix for prefix, suffix in found if not suffix)
+    if not prefixes:
+        return None
+    return [] if "" in prefixes else prefixes
+
+
+def _say_the_same(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the configurations differ in their names alone, as one may have been made by hand."""
+
+    def said(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+        return sorted((each["QueueArn"], *sorted(each["Events"]), *_filters(each)) for each in entries)
+
+    return said(present) == said(wanted)
+
+
+def _begin_alike(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _filters(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Return prefix and suffix, of which S3 writes the names in either case."""
+    rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", [])
+    said = {rule["Name"].lower(): rule["Value"] for rule in rules}
+    return said.get("prefix", ""), said.get("suffix", "")
+
+
+def _entry(entry: Mapping[str, Any], target: str) -> Entry:
+    prefix, suffix = _filters(entry)
+    return Entry(entry[target], ", ".join(entry["Events"]), f"{prefix}*{suffix}" if prefix or suffix else "all keys")
