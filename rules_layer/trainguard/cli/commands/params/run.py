@@ -197,7 +197,7 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
     # What is deployed has the documented defaults, so the shipped ones say nothing about a job.
     both = record is None and spec.family == FIRST_FAMILY
     shown = [defaults] if defaults is not None else ["documented", "shipped"] if both else ["documented"]
-    blocks += [Heading("Parameters"), _grid(entries, shown, with_job=record is not None)]
+    blocks += [Heading("Parameters"), _grid(entries, shown, with_job=bool(of_job))]
     return CommandResult(document=document, blocks=blocks)
 
 
