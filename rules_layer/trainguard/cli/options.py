@@ -44,7 +44,7 @@ def rule_names(begun: str) -> list[str]:
     from trainguard.rules.registry import RULE_NAMES
 
     names = (*RULE_NAMES, PROFILER_REPORT, *family_rules.names())
-    spelled = names if "/" in begun else map(family_rules.bare, names)
+    spelled = names if "/" in begun else tuple(map(family_rules.bare, names))
     return [name for name in spelled if name.lower().startswith(begun.lower())]
 
 

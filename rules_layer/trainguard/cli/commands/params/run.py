@@ -117,7 +117,8 @@ def _record(where: Where, job: str) -> JobRecord:
 def rules_result(record: JobRecord | None) -> CommandResult:
     """Return every rule in a line, family by family."""
     plan = None if record is None else _plan(record)
-    rules, groups = [], []
+    rules: list[RuleEntry] = []
+    groups: list[RuleEntry] = []
     blocks: list[Block] = []
     for title, names, settings in _families():
         of_family = [_rule_entry(name, record, plan) for name in (*names, *settings)]
@@ -196,6 +197,7 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
         return CommandResult(document=document, blocks=[*blocks, Line(_NO_PARAMETERS)])
     # What is deployed has the documented defaults, so the shipped ones say nothing about a job.
     both = record is None and spec.family == FIRST_FAMILY
+    shown: list[Defaults]
     shown = [defaults] if defaults is not None else ["documented", "shipped"] if both else ["documented"]
     blocks += [Heading("Parameters"), _grid(entries, shown, with_job=bool(of_job))]
     return CommandResult(document=document, blocks=blocks)
