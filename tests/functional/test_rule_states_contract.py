@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
+from trainguard.engine.outbox.rows import RowContext, rule_row
+from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateCodecError
+from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding, Severity
-from trainguard.records import RuleRow, Status
+from trainguard.pricing.cost import Account
+from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.rules.rule_result import RuleResult
 from trainguard.stores import StopRecord, StoredRow
 
 if TYPE_CHECKING:
@@ -42,6 +48,22 @@ def test_given_any_row_when_published_then_it_reads_back_equal(world: World, dra
     row = replace(drawn, job=drawn.job + world.new_job())
     world.rows.publish([row])
     assert world.rows.of_job(row.job) == [row]
+
+
+def test_given_the_rules_of_all_families_when_published_with_their_parameters_then_each_reads_back_equal(
+    world: World,
+) -> None:
+    settings = {"NLPSequenceRatio_token_values": "0, 7", "NLPSequenceRatio_token_thresholds_percent": "50, 60.5"}
+    plan = FAMILIES.plan(JobRecord("job", "arn", "bucket", "", rule_settings=settings, training_rules=("all",)))
+    context = RowContext("job", None, plan, 60.0, {}, None, None, Account(None, None, None, 0))
+    rows = [
+        rule_row(context, Verdict(rule, RuleResult(Status.OK, "All is well."), FiringHistory())) for rule in plan.rules
+    ]
+    world.rows.publish(rows)
+    stored = {row.rule: row.parameters for row in world.rows.of_job("job")}
+    assert stored == {row.rule: row.parameters for row in rows}
+    assert stored["training/DeadRelu"]["tensor_regex"] == ".*relu_output"
+    assert stored["training/NLPSequenceRatio"]["token_thresholds_percent"] == "50, 60.5"
 
 
 @on_each_world

@@ -38,11 +38,14 @@ def instance_types(begun: str) -> list[str]:
 
 
 def rule_names(begun: str) -> list[str]:
-    """Return the rules whose names begin so, in any case, for the shell's completion."""
+    """Return the rules whose names begin so, in any case, for the shell's completion: with a / behind the family."""
+    from trainguard.rules import family_rules
     from trainguard.rules.profiler_report import PROFILER_REPORT
     from trainguard.rules.registry import RULE_NAMES
 
-    return [name for name in (*RULE_NAMES, PROFILER_REPORT) if name.lower().startswith(begun.lower())]
+    names = (*RULE_NAMES, PROFILER_REPORT, *family_rules.names())
+    spelled = names if "/" in begun else tuple(map(family_rules.bare, names))
+    return [name for name in spelled if name.lower().startswith(begun.lower())]
 
 
 def rule_option(meaning: str) -> Any:

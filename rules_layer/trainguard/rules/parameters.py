@@ -14,7 +14,7 @@ import msgspec
 
 from trainguard.errors import ParameterFileError, RuleConfigError
 from trainguard.rules.defaults import Defaults, own_defaults
-from trainguard.rules.family_rules import OTHER_FAMILIES, bare
+from trainguard.rules.family_rules import OTHER_FAMILIES, bare, parameters_type_of_other
 from trainguard.rules.family_rules import names as other_families_rules
 from trainguard.rules.profiler_report import PROFILER_REPORT, ReportParameters
 from trainguard.rules.protocol import RuleParameters
@@ -83,6 +83,16 @@ def parameters_of(rule: str, parameters_type: type[RuleParameters], settings: Ma
     if faults:
         raise faults[0]
     return parameters_type(**values)
+
+
+def parameters_type_of(name: str) -> type[RuleParameters] | None:
+    """Return the parameter class of a rule of any family, or of a group of settings; None where nobody knows it."""
+    return PARAMETERS_TYPES.get(name) or parameters_type_of_other(name)
+
+
+def takes_settings(written: str) -> bool:
+    """Whether a name, written in any case, is that of a rule or of a group of settings."""
+    return written.lower() in _GIVEN_FOR
 
 
 def canonical_rule(written: str) -> str | None:

@@ -51,7 +51,36 @@ class RuleParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def in_force(self) -> dict[str, Any]:
         """Return the values by name, as people read what a rule runs with."""
-        return msgspec.structs.asdict(self)
+        return self.completed(msgspec.structs.asdict(self))
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values by name as people read them."""
+        return values
+
+    @classmethod
+    def defaults(cls) -> dict[str, float | int | str | None]:
+        """Return the defaults by name as settings give them, also of a rule with a parameter that must be given."""
+        fields = msgspec.structs.fields(cls)
+        return _as_given(cls.completed({field.name: _default(field) for field in fields}))
+
+    def as_given(self) -> dict[str, float | int | str | None]:
+        """Return the values by name as settings give them: several in one text, separated by commas."""
+        return _as_given(self.in_force())
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def _as_given(values: dict[str, Any]) -> dict[str, float | int | str | None]:
+    return {
+        name: ", ".join(map(_plain, value)) if isinstance(value, tuple) else value for name, value in values.items()
+    }
+
+
+def _plain(value: float | int | str) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 P = TypeVar("P", bound=RuleParameters)

@@ -8,7 +8,7 @@ from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.dataloader import Dataloader
 from trainguard.rules.default_spec import spec_of_rule, spec_of_unknown
 from trainguard.rules.extension import installed
-from trainguard.rules.family_rules import bare, spec_of_other
+from trainguard.rules.family_rules import bare, settings_spec, spec_of_other
 from trainguard.rules.gpu_health import GPUHealth
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
 from trainguard.rules.hung_job import HungJob, HungJobOverNodes
@@ -25,6 +25,9 @@ from trainguard.rules.protocol import AnyFrameworkRule, AnyJobRule, AnySystemRul
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.step_outlier import StepOutlier
 from trainguard.rules.straggler import Straggler
+
+TITLE = "Profiler rules"
+"""The first family's name for people."""
 
 _SYSTEM: tuple[AnySystemRule, ...] = (
     CPUBottleneck(),
@@ -80,5 +83,7 @@ def spec_of(rule: str) -> RuleSpec:
 
 
 def help_of(rule: str, parameter: str) -> ParameterHelp:
-    """Return what a parameter of a rule means; empty words where nobody says so."""
-    return SCAN_INTERVAL_HELP if parameter == "scan_interval_us" else spec_of(rule).parameters.get(parameter, UNSAID)
+    """Return what a parameter of a rule, or of a group of settings, means; empty words where nobody says so."""
+    if parameter == "scan_interval_us":
+        return SCAN_INTERVAL_HELP
+    return (settings_spec(rule) or spec_of(rule)).parameters.get(parameter, UNSAID)

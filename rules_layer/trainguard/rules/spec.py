@@ -35,6 +35,25 @@ class ChartLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsSpec:
+    """What is said of a group of settings that no rule owns.
+
+    Attributes
+    ----------
+    name, family : str
+    looks_at, fires_when : str
+        What the settings are about, and that they never fire: the words of a rule's spec.
+    parameters : mapping of str to ParameterHelp
+    """
+
+    name: str
+    family: str
+    looks_at: str
+    fires_when: str
+    parameters: Mapping[str, ParameterHelp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSpec:
     """A rule's name, its help, and what ranking and reports have to know about it.
 

@@ -48,16 +48,17 @@ class PatienceParameters(RuleParameters, frozen=True, kw_only=True):
             return self.patience
         return max(points_in(self.default_patience_s or 0.0, interval_s), self.default_points)
 
-    def in_force(self) -> dict[str, Any]:
-        """Return the values by name, with the seconds that hold where neither points nor seconds were given."""
-        values = super().in_force()
-        for span, default_s in self._default_spans().items():
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values by name, with the seconds that hold where neither points nor seconds were given."""
+        for span, default_s in cls._default_spans().items():
             if values[span] is None and values[f"{span}_s"] is None:
                 values[f"{span}_s"] = default_s
         return values
 
-    def _default_spans(self) -> dict[str, float | None]:
-        return {"patience": self.default_patience_s}
+    @classmethod
+    def _default_spans(cls) -> dict[str, float | None]:
+        return {"patience": cls.default_patience_s}
 
 
 class WindowParameters(PatienceParameters, frozen=True, kw_only=True):
@@ -69,8 +70,9 @@ class WindowParameters(PatienceParameters, frozen=True, kw_only=True):
 
     default_window_s: ClassVar[float | None] = None
 
-    def _default_spans(self) -> dict[str, float | None]:
-        return {**super()._default_spans(), "window": self.default_window_s}
+    @classmethod
+    def _default_spans(cls) -> dict[str, float | None]:
+        return {**super()._default_spans(), "window": cls.default_window_s}
 
     def window_duration_s(self, interval_s: float) -> float:
         """Return how long the window is meant to be, seconds: where few points fall into it, more are looked at."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from trainguard.engine.jobs.job_description import NAMESPACE
-from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.family_rules import bare
+from trainguard.rules.parameters import parameters_type_of
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import help_of
 
@@ -70,14 +71,15 @@ def effective_parameters(
 
 
 def _defaults(rule: str, values: Mapping[str, Value], settings: Mapping[str, str]) -> dict[str, Value]:
-    if rule in PARAMETERS_TYPES:
-        return PARAMETERS_TYPES[rule]().in_force()
+    kind = parameters_type_of(rule)
+    if kind is not None:
+        return kind.defaults()
     return {name: None if setting_of(rule, name, settings) else value for name, value in values.items()}
 
 
 def setting_of(rule: str, parameter: str, settings: Mapping[str, str]) -> str | None:
     """Return the setting that gives a parameter, as it is written; None when none does."""
-    wanted = {f"{rule}_{parameter}".lower()}
+    wanted = {f"{rule}_{parameter}".lower(), f"{bare(rule)}_{parameter}".lower()}
     if rule == PROFILER_REPORT:
         wanted.add(parameter.lower())
     return next((setting for setting in sorted(settings) if setting.lower() in wanted), None)

@@ -1,18 +1,27 @@
 """Names as people type them: in any case, shortened, or nearly right."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from trainguard.errors import UnknownJobError, UnknownNameError
+from trainguard.rules.family_rules import OTHER_FAMILIES, bare
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.registry import RULE_NAMES
+from trainguard.rules.registry import RULE_NAMES, TITLE
 from trainguard.rules.units import counted
 from trainguard.stores import Jobs
 
 ALL_RULE_NAMES = (*RULE_NAMES, PROFILER_REPORT)
+"""The profiler's rules, a deployment's own among them."""
+
+EVERY_RULE: tuple[str, ...] = (*ALL_RULE_NAMES, *(rule for family in OTHER_FAMILIES for rule in family.names))
+"""The rules of all families."""
+
 OWN_RULES = "Name a custom rule's package with --rules-package DIR, or --rule MODULE:CLASS."
 """What to say where somebody's setting names a rule that is none of TrainGuard's."""
 
+_LISTED = "TrainGuard; `trainguard params` lists the rules of all families: " + ", ".join(
+    (TITLE, *(family.title for family in OTHER_FAMILIES))
+)
 _SUGGESTIONS = 3
 _ALIKE = 0.5
 
@@ -20,7 +29,8 @@ _ALIKE = 0.5
 def rule_named(word: str, others: Iterable[str] = ()) -> str:
     """Return the rule that a word stands for: its name in any case, or a beginning that only one rule has.
 
-    ``others`` are names of rules beside those that are known here.
+    Names are those of `EVERY_RULE` and ``others``, with the family or without. A beginning that one rule of the
+    profiler has and rules of other families share is the profiler rule's.
 
     Raises
     ------
@@ -28,17 +38,23 @@ def rule_named(word: str, others: Iterable[str] = ()) -> str:
         With the rules that the word may stand for.
     """
     lower = word.strip().lower()
-    known = tuple(dict.fromkeys((*ALL_RULE_NAMES, *others)))
-    by_lower = {name.lower(): name for name in known}
-    begun = [name for key, name in by_lower.items() if lower and key.startswith(lower)]
-    if lower in by_lower:
-        return by_lower[lower]
-    if len(begun) == 1:
-        return begun[0]
-    perhaps = begun or similar(word, known)
-    raise UnknownNameError(
-        "rule", word, "TrainGuard" if perhaps else f"TrainGuard, which has {', '.join(known)}", perhaps
-    )
+    known = tuple(dict.fromkeys((*EVERY_RULE, *others)))
+    spelled = {spelling.lower(): name for name in reversed(known) for spelling in (bare(name), name)}
+    if lower in spelled:
+        return spelled[lower]
+    begun = [name for name in known if lower and (name if "/" in lower else bare(name)).lower().startswith(lower)]
+    of_profiler = [name for name in begun if "/" not in name]
+    for only in (begun, of_profiler):
+        if len(only) == 1:
+            return only[0]
+    perhaps = begun or _near(bare(lower), {key: name for key, name in spelled.items() if "/" not in key})
+    raise UnknownNameError("rule", word, "TrainGuard" if perhaps else _LISTED, perhaps)
+
+
+def _near(word: str, rules: Mapping[str, str]) -> Sequence[str]:
+    """Return the rules nearest to a word: such as hold it first, then alike ones; ``rules`` are by bare name."""
+    holding = sorted(key for key in rules if word and word in key)
+    return [rules[key] for key in dict.fromkeys([*holding, *similar(word, rules)])][:_SUGGESTIONS]
 
 
 def similar(word: str, names: Iterable[str]) -> Sequence[str]:

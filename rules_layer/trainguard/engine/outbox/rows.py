@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
@@ -44,6 +45,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
     result, history = verdict.result, verdict.history
     measure = spec_of(verdict.rule).measure_of(result)
     status = shown_status(verdict)
+    parameters = context.plan.parameters.get(verdict.rule)
     if ranked is None and (history.times_fired or status is Status.FIRED):
         ranked = finding_of(verdict, context.account)
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
@@ -64,7 +66,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         evaluated_through=context.watermark_s,
         fired_at=history.fired_at,
         counters=unused,
-        parameters=parameters_shown(context.plan, verdict.rule),
+        parameters={} if parameters is None else parameters.as_given(),
         expires_at=context.expires_at,
         generation=context.generation,
         earlier_episodes=verdict.earlier_episodes,
@@ -117,7 +119,7 @@ def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:
     return sentences
 
 
-def parameters_shown(plan: RulePlan, rule: str) -> dict[str, float | int | str | None]:
-    """Return the parameters that a rule runs with; empty when its configuration is at fault."""
+def parameters_shown(plan: RulePlan, rule: str) -> dict[str, Any]:
+    """Return the parameters that a rule runs with, for reports; empty when its configuration is at fault."""
     parameters = plan.parameters.get(rule)
     return {} if parameters is None else parameters.in_force()

@@ -23,6 +23,7 @@ from trainguard.kernels.captures.verdict import MOST_BYTES
 from trainguard.layout import ProfileRoot
 from trainguard.records import NodeRecord, StreamKey
 from trainguard.rules.kernels.capture_rule import CaptureRule
+from trainguard.rules.kernels.names import TITLE
 from trainguard.rules.kernels.registry import KERNEL_RULES
 
 
@@ -30,7 +31,7 @@ class KernelFamily(Family):
     """Kernel traces of all ranks in one stream; another function reads them."""
 
     name = KERNELS
-    title = "Kernel profiles"
+    title = TITLE
     units = "ranks"
     expected_keys = EXPECTED_KEYS
     events = ObjectEvents(

@@ -19,7 +19,7 @@ from trainguard.layout import EndKey
 from trainguard.ports import ProfileObjects
 from trainguard.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
 from trainguard.rules.protocol import AnyRule, FrameworkRule, SystemRule
-from trainguard.rules.registry import ALL_RULES
+from trainguard.rules.registry import ALL_RULES, TITLE
 from trainguard.state.codec import decode_state
 from trainguard.telemetry.keys import EXPECTED_KEYS, FrameworkKey, SystemKey, match_key
 from trainguard.telemetry.unpack import MAX_OBJECT_BYTES
@@ -29,7 +29,7 @@ class ProfilerFamily(Family):
     """System metrics and framework events, in two streams of each node."""
 
     name = FIRST_FAMILY
-    title = "Profiler rules"
+    title = TITLE
     units = "nodes"
     expected_keys = EXPECTED_KEYS
     events = ObjectEvents(

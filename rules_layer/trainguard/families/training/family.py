@@ -25,6 +25,7 @@ from trainguard.job_policy import ALL
 from trainguard.ports import ProfileObjects
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.family_rules import bare
+from trainguard.rules.training.names import TITLE
 from trainguard.rules.training.registry import SETTINGS_TYPES, TRAINING_RULES, TRUSTED_RULES, AnyStepRule
 from trainguard.tensors.debug.index_file import MAX_INDEX_BYTES
 from trainguard.tensors.debug.keys import ALL_WORKERS
@@ -43,7 +44,7 @@ class TrainingFamily(Family):
     """
 
     name = TRAINING
-    title = "Training health"
+    title = TITLE
     units = "streams"
     expected_keys = EXPECTED_KEYS
     # An index file is written after its event file, and stands for it.

@@ -1,6 +1,6 @@
 """Names of the rules over kernel profiles, in the order of their page, for who knows settings and imports no rule."""
 
-FAMILY = "kernels"
+FAMILY, TITLE = "kernels", "Kernel profiles"
 _RULES = (
     "GpuBusyLow",
     "GpuGap",

@@ -7,7 +7,7 @@ from trainguard.rules.kernels.capture_rule import CaptureRule
 from trainguard.rules.kernels.names import FAMILY
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import Measure
-from trainguard.rules.spec import RuleSpec
+from trainguard.rules.spec import RuleSpec, SettingsSpec
 
 CAPTURES = "captures"
 _LOOKS_AT = "the kernel traces of the newest capture, rank by rank"
@@ -286,3 +286,5 @@ SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in KERNEL_RULES}
 
 SETTINGS_TYPES: Mapping[str, type[RuleParameters]] = {}
 """Groups of settings that are no rule's: none."""
+
+SETTINGS_SPECS: Mapping[str, SettingsSpec] = {}

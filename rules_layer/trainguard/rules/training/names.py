@@ -1,6 +1,6 @@
 """Names of the rules over training steps, in their order, for who knows settings and imports no rule."""
 
-FAMILY = "training"
+FAMILY, TITLE = "training", "Training health"
 _TENSOR_RULES = (
     "VanishingGradient",
     "ExplodingTensor",
@@ -32,7 +32,8 @@ _TRUSTED_RULES = (
     "GradientNormDrift",
     "RanksOutOfSync",
 )
-SETTINGS: tuple[str, ...] = (f"{FAMILY}/ScalarNames",)
+SCALAR_NAMES = f"{FAMILY}/ScalarNames"
+SETTINGS: tuple[str, ...] = (SCALAR_NAMES,)
 """Groups of settings that are no rule's."""
 
 NAMES: tuple[str, ...] = tuple(f"{FAMILY}/{rule}" for rule in (*_TENSOR_RULES, *_TRUSTED_RULES))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainguard.rules.protocol import RuleParameters
-from trainguard.rules.spec import RuleSpec
+from trainguard.rules.spec import RuleSpec, SettingsSpec
 from trainguard.rules.training.all_zero import AllZero
 from trainguard.rules.training.check_input_images import CheckInputImages
 from trainguard.rules.training.class_imbalance import ClassImbalance
@@ -16,7 +16,6 @@ from trainguard.rules.training.feature_importance_overweight import FeatureImpor
 from trainguard.rules.training.gradient_norm_drift import GradientNormDrift
 from trainguard.rules.training.loss_not_decreasing import LossNotDecreasing
 from trainguard.rules.training.loss_spike import LossSpike
-from trainguard.rules.training.names import SETTINGS
 from trainguard.rules.training.nlp_sequence_ratio import NLPSequenceRatio
 from trainguard.rules.training.not_learning import NotLearning
 from trainguard.rules.training.overfit import Overfit
@@ -25,6 +24,7 @@ from trainguard.rules.training.plateau import Plateau
 from trainguard.rules.training.poor_weight_initialization import PoorWeightInitialization
 from trainguard.rules.training.ranks_out_of_sync import RanksOutOfSync
 from trainguard.rules.training.saturated_activation import SaturatedActivation
+from trainguard.rules.training.scalar_patterns import SPEC as SCALAR_NAMES_SPEC
 from trainguard.rules.training.scalar_patterns import ScalarNamesParameters
 from trainguard.rules.training.similar_across_runs import SimilarAcrossRuns
 from trainguard.rules.training.stalled_training import StalledTrainingRule
@@ -77,7 +77,9 @@ TRAINING_RULES: tuple[AnyStepRule, ...] = (*TENSOR_RULES, *TRUSTED_RULES)
 
 PARAMETERS_TYPES: Mapping[str, type[RuleParameters]] = {rule.name: rule.parameters_type for rule in TRAINING_RULES}
 
-SETTINGS_TYPES: Mapping[str, type[RuleParameters]] = dict.fromkeys(SETTINGS, ScalarNamesParameters)
+SETTINGS_TYPES: Mapping[str, type[RuleParameters]] = {SCALAR_NAMES_SPEC.name: ScalarNamesParameters}
+
+SETTINGS_SPECS: Mapping[str, SettingsSpec] = {SCALAR_NAMES_SPEC.name: SCALAR_NAMES_SPEC}
 
 SPECS: Mapping[str, RuleSpec] = {rule.name: rule.spec for rule in TRAINING_RULES}
 

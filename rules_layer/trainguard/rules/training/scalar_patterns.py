@@ -4,16 +4,34 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from trainguard.errors import RuleConfigError
+from trainguard.rules.family_rules import bare
+from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.spec import SettingsSpec
+from trainguard.rules.training.names import FAMILY, SCALAR_NAMES
 from trainguard.tensors.name_patterns import NamePatternError, name_pattern
 
-_MEANINGS = ("losses", "metrics", "learning_rate", "gradient_norm", "evaluation", "ignored")
+_PATTERN = "pattern"
+SPEC = SettingsSpec(
+    name=SCALAR_NAMES,
+    family=FAMILY,
+    looks_at="names of scalars",
+    fires_when="never: the settings say what names mean",
+    parameters={
+        "losses": ParameterHelp(_PATTERN, "names with a match are losses"),
+        "metrics": ParameterHelp(_PATTERN, "names with a match are metrics"),
+        "learning_rate": ParameterHelp(_PATTERN, "names with a match are the learning rate"),
+        "gradient_norm": ParameterHelp(_PATTERN, "names with a match are the norm of gradients"),
+        "evaluation": ParameterHelp(_PATTERN, "names with a match are of evaluation, all others of training"),
+        "ignored": ParameterHelp(_PATTERN, "names with a match are not used"),
+    },
+)
 
 
 class ScalarNamesParameters(RuleParameters, frozen=True, kw_only=True):
     """A regular expression for each meaning of a name, searched in it; None leaves the documented one."""
 
-    rule_name: ClassVar[str] = "ScalarNames"
+    rule_name: ClassVar[str] = bare(SCALAR_NAMES)
 
     losses: str | None = None
     metrics: str | None = None
@@ -33,5 +51,5 @@ class ScalarNamesParameters(RuleParameters, frozen=True, kw_only=True):
 
     def replaced(self) -> Mapping[str, str]:
         """Return the patterns that are given, by meaning."""
-        given = {meaning: getattr(self, meaning) for meaning in _MEANINGS}
+        given = {meaning: getattr(self, meaning) for meaning in SPEC.parameters}
         return {meaning: text for meaning, text in given.items() if text is not None}

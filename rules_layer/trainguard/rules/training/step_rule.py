@@ -74,9 +74,10 @@ class StepParameters(RuleParameters, frozen=True, kw_only=True):
         """Whether a global step lies in the range."""
         return (self.start_step is None or step >= self.start_step) and (self.end_step is None or step < self.end_step)
 
-    def in_force(self) -> dict[str, Any]:
-        """Return the values by name, without what was ignored."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "ignored"}
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Return values by name, without what was ignored."""
+        return {name: value for name, value in values.items() if name != "ignored"}
 
 
 def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:

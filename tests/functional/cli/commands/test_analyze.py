@@ -392,4 +392,6 @@ def test_given_a_file_s_name_as_output_when_analysed_then_no_folder_of_that_name
 
 def test_given_the_beginning_of_a_name_when_completed_then_rules_and_instance_types_are_offered() -> None:
     assert options.rule_names("lowg") == ["LowGPUUtilization"]
+    assert options.rule_names("classi") == ["ClassImbalance"]
+    assert options.rule_names("kernels/gpug") == ["kernels/GpuGap"]
     assert "ml.g5.12xlarge" in options.instance_types("ml.g5.1")

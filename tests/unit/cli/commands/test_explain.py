@@ -222,6 +222,25 @@ def test_given_no_row_yet_when_any_rule_is_explained_then_it_waits_and_all_its_p
     assert "{" not in told.fires_when
 
 
+def test_given_a_rule_of_another_family_when_explained_then_it_says_what_ends_it_and_whose_setting_it_has() -> None:
+    record = job("job", rule_settings={"ClassImbalance_samples": "7", "DeadRelu_threshold_layer": "500"})
+    fired = of_row(row("training/ClassImbalance", Status.FIRED), record)
+    assert fired.outlook[0] == "It clears at the first evaluation that does not find its condition."
+    assert fired.parameters[0].source == "tag trainguard:ClassImbalance_samples"
+    assert of_row(row("kernels/GpuGap", Status.FIRED)).outlook[0] == fired.outlook[0]
+    assert of_row(row("training/ClassImbalance", Status.WARMING_UP), record).outlook == ["A verdict needs more steps."]
+    told = of_row(row("training/DeadRelu", Status.ERROR), record)
+    assert "Set trainguard:DeadRelu_threshold_layer to a number from 0 to 100" in told.outlook[0]
+
+
+def test_given_a_rule_that_nobody_chose_when_explained_then_it_says_that_it_does_not_run(deployed: Deployed) -> None:
+    result = deployed.run("explain", JOB, "classimb")
+    assert result.exit_code == 0
+    assert "the job's owner did not choose it" in result.stdout
+    assert "It runs where trainguard:training-rules names it" in result.stdout
+    assert "--rules-package" not in result.stderr
+
+
 @pytest.mark.parametrize("word", ["LowGPUUtilization", "lowgpuutilization", "low", " LOWGPU "])
 def test_given_a_rule_in_any_case_or_shortened_when_asked_for_then_it_is_found(deployed: Deployed, word: str) -> None:
     result = deployed.run("explain", JOB, word, "--json")

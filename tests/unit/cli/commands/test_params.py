@@ -10,7 +10,8 @@ from tests.support.small_job import JOB
 from tests.unit.cli.seen import Deployed, deployed, job
 from tests.unit.test_docs_parameters import table
 from trainguard.cli.main import app
-from trainguard.cli.services.names import ALL_RULE_NAMES
+from trainguard.cli.services.names import ALL_RULE_NAMES, EVERY_RULE
+from trainguard.rules.family_rules import OTHER_FAMILIES
 from trainguard.rules.parameter_help import SCAN_INTERVAL_HELP
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.profiler_report import PROFILER_REPORT
@@ -47,12 +48,118 @@ def test_given_the_page_on_all_rules_when_read_then_it_says_what_the_specs_say()
     assert rows == {rule: (spec.looks_at, spec.fires_when) for rule, spec in SPECS.items()}
 
 
-def test_given_no_rule_when_asked_for_then_all_are_listed_in_a_line_each(deployed: Deployed) -> None:
+def test_given_no_rule_when_asked_for_then_all_are_listed_in_a_line_each_below_their_family(deployed: Deployed) -> None:
     lines = deployed.run("params").stdout.splitlines()
-    assert [line.split("\t")[0] for line in lines] == list(ALL_RULE_NAMES)
+    training, kernels = OTHER_FAMILIES
+    assert [line.split("\t")[0] for line in lines] == [
+        *("Profiler rules", *ALL_RULE_NAMES),
+        *("Training health", *training.names, *training.settings),
+        *("Kernel profiles", *kernels.names),
+    ]
     found = document(deployed)
     assert (found["schema_version"], found["job"], found["faults"]) == ("1", None, [])
-    assert [entry["rule"] for entry in found["rules"]] == list(ALL_RULE_NAMES)
+    assert [entry["rule"] for entry in found["rules"]] == list(EVERY_RULE)
+    assert [(entry["rule"], entry["family"]) for entry in found["groups"]] == [("training/ScalarNames", "training")]
+    families = {entry["rule"]: entry["family"] for entry in found["rules"]}
+    assert [families[rule] for rule in ("BatchSize", "training/AllZero", "kernels/GpuGap")] == [
+        "profiler",
+        "training",
+        "kernels",
+    ]
+
+
+@pytest.mark.parametrize("word", ["ClassImbalance", "training/classimbalance", "classimb", "TRAINING/CLASSI"])
+def test_given_a_rule_of_another_family_when_asked_for_then_any_of_its_names_finds_it(
+    deployed: Deployed, word: str
+) -> None:
+    found = document(deployed, word)
+    assert (found["rule"], found["family"]) == ("training/ClassImbalance", "training")
+
+
+def test_given_a_rule_of_training_when_asked_for_then_its_parameters_come_with_one_set_of_defaults(
+    deployed: Deployed,
+) -> None:
+    entries = {entry["name"]: entry for entry in document(deployed, "DeadRelu")["parameters"]}
+    assert list(entries)[:2] == ["tensor_regex", "threshold_inactivity"]
+    assert "ignored" not in entries
+    assert entries["tensor_regex"] == {
+        "name": "tensor_regex",
+        "setting": "DeadRelu_tensor_regex",
+        "accepts": "a text, or several separated by commas",
+        "unit": "patterns",
+        "documented": ".*relu_output",
+        "shipped": ".*relu_output",
+        "meaning": "regular expressions, separated by commas, that names of ReLU outputs match",
+        "in_force": None,
+    }
+    text = deployed.shown("params", "DeadRelu", columns=160)
+    assert "documented" in text
+    assert "shipped" not in text
+
+
+def test_given_a_parameter_that_must_be_given_when_its_rule_is_asked_for_then_it_has_no_default(
+    deployed: Deployed,
+) -> None:
+    entries = {entry["name"]: entry for entry in document(deployed, "similar")["parameters"]}
+    assert entries["other_trials"]["documented"] is None
+
+
+def test_given_a_kernel_rule_when_asked_for_then_it_says_that_it_has_no_parameters(deployed: Deployed) -> None:
+    assert "It has no parameters: its thresholds are fixed." in deployed.run("params", "gpugap").stdout
+    assert [each["name"] for each in document(deployed, "kernels/GpuGap")["parameters"]] == ["scan_interval_us"]
+
+
+def test_given_a_group_of_settings_when_asked_for_then_it_has_what_validate_accepts(deployed: Deployed) -> None:
+    entries = document(deployed, "scalarnames")["parameters"]
+    assert [entry["setting"] for entry in entries][:2] == ["ScalarNames_losses", "ScalarNames_metrics"]
+    assert all(entry["meaning"] for entry in entries)
+    tags = [f"trainguard:{entry['setting']}=1" for entry in entries]
+    assert deployed.run("params", "validate", *tags).stdout == f"{len(entries)} settings, nothing wrong.\n"
+
+
+def test_given_a_beginning_that_families_share_when_asked_for_then_the_profilers_rule_is_meant(
+    deployed: Deployed,
+) -> None:
+    assert document(deployed, "load")["rule"] == "LoadBalancing"
+    assert "perhaps you mean GPUMemoryIncrease or GPUHealth or kernels/" in deployed.run("params", "gpu").stderr
+
+
+def test_given_a_job_when_asked_for_then_settings_of_every_family_are_in_force_with_their_faults(
+    deployed: Deployed,
+) -> None:
+    settings = {
+        "classimbalance_samples": "9",
+        "NLPSequenceRatio_token_values": "0, 7",
+        "NLPSequenceRatio_token_thresholds_percent": "50, 60.5",
+        "AllZero_threshold": "x",
+        "training/ScalarNames_losses": "objective",
+    }
+    sources = {"classimbalance_samples": "rule configuration mine"}
+    deployed.add(job("families", rule_settings=settings, setting_sources=sources))
+    found = document(deployed, "--job", "families")
+    changed = {entry["rule"]: entry["changed"] for entry in [*found["rules"], *found["groups"]] if entry["changed"]}
+    assert changed == {
+        "training/ClassImbalance": ["samples"],
+        "training/NLPSequenceRatio": ["token_values", "token_thresholds_percent"],
+        "training/ScalarNames": ["losses"],
+    }
+    assert [entry["rule"] for entry in found["rules"] if entry["fault"]] == ["training/AllZero"]
+    assert found["faults"] == []
+    of_rule = {
+        each["name"]: each["in_force"] for each in document(deployed, "classi", "--job", "families")["parameters"]
+    }
+    assert (of_rule["samples"]["value"], of_rule["samples"]["source"]) == (9, "rule configuration mine")
+    of_rule = {each["name"]: each["in_force"] for each in document(deployed, "nlp", "--job", "families")["parameters"]}
+    assert (of_rule["token_values"]["value"], of_rule["token_values"]["default"]) == ("0, 7", "0")
+    assert "AllZero_threshold is 'x'" in document(deployed, "allzero", "--job", "families")["fault"]
+    runs = {entry["rule"]: entry["runs"] for entry in found["rules"]}
+    assert (runs["training/AllZero"], runs["kernels/GpuGap"], runs["BatchSize"]) == (True, True, True)
+    assert [rule for rule, does in runs.items() if does and rule.startswith("training/")] == [
+        "training/AllZero",
+        "training/ClassImbalance",
+        "training/NLPSequenceRatio",
+    ]
+    assert "It does not run on the job" in deployed.run("params", "unchanged", "--job", "families").stdout
 
 
 def test_given_a_rule_when_asked_for_then_each_parameter_has_both_defaults_and_what_it_accepts(

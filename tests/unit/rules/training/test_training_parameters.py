@@ -14,7 +14,7 @@ from trainguard.rules.parameters import (
     resolve_parameters,
 )
 from trainguard.rules.training.exploding_tensor import ExplodingTensor, ExplodingTensorParameters
-from trainguard.rules.training.scalar_patterns import ScalarNamesParameters
+from trainguard.rules.training.scalar_patterns import SPEC, ScalarNamesParameters
 from trainguard.rules.training.vanishing_gradient import VanishingGradientParameters
 from trainguard.tensors.scalars.names import PATTERNS
 
@@ -158,6 +158,7 @@ def test_given_one_parameter_twice_when_the_values_differ_then_it_is_a_fault_of_
 def test_given_the_families_when_their_rules_are_named_then_the_classes_are_of_the_same_names() -> None:
     for family in OTHER_FAMILIES:
         assert tuple(family.parameters_types()) == (*family.names, *family.settings)
+        assert (*family.specs(), *family.settings_specs()) == (*family.names, *family.settings)
         assert len({bare(rule) for rule in family.names}) == len(family.names)
 
 
@@ -166,5 +167,6 @@ def test_given_the_meanings_of_names_when_listed_then_there_is_a_setting_for_eac
     parameters = parameters_of("training/ScalarNames", ScalarNamesParameters, given)
     assert isinstance(parameters, ScalarNamesParameters)
     assert parameters.replaced() == dict.fromkeys(PATTERNS, "x")
+    assert set(SPEC.parameters) == set(PATTERNS)
     assert not parameter_faults(given)
     assert [fault.field for fault in parameter_faults({"ScalarNames_losses": "("})] == ["ScalarNames_losses"]

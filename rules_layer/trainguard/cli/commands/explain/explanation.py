@@ -15,7 +15,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.errors import UnknownNameError
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import EpisodeEntry, Finding, Severity
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.records import FIRST_FAMILY, JobRecord, RuleRow, Status
 from trainguard.rules.registry import spec_of
 from trainguard.stores import StoredRow
 
@@ -31,6 +31,8 @@ _MEANINGS = {
 _TOO_SHORT = "The job ended with less data than its patience."
 _OVER = "It has fired, and its condition no longer holds."
 _NOTHING_READ = "No profile object of the job was read yet."
+_NOTHING_TO_JUDGE = "Nothing that it looks at was read yet: {}."
+_NOT_CHOSEN = "It does not run on the job: the job's owner did not choose it."
 _FIXED_UNITS = {"%": " %", "": ""}
 _OF_ROW = (
     "evaluated_through",
@@ -172,10 +174,10 @@ def explain(
     UnknownNameError
         When the rule has said nothing of such a node.
     """
-    subject = _subject(job, rows, rule, node)
-    row = subject.row
     known = record or JobRecord(job=job, arn="", bucket="", prefix="", active=False)
     plan = FAMILIES.plan(known)
+    subject = _subject(job, rows, rule, node, _unread(rule, plan))
+    row = subject.row
     values = row.parameters or _planned(plan, rule)
     tagged = replayed_job(job) is None
     alerts = known.policy.alerts
@@ -185,7 +187,7 @@ def explain(
         rule=rule,
         node=node,
         **row_fields(row, _OF_ROW),
-        meaning=_meaning(row, ended=record is not None and not record.active),
+        meaning=_meaning(row, plan, ended=record is not None and not record.active),
         fires_when=condition(rule, values),
         comparison=comparison(row),
         patience=patience_of(row, plan.interval_s if known.active else None),
@@ -206,19 +208,29 @@ def explain(
     )
 
 
-def _meaning(row: RuleRow, *, ended: bool) -> str:
+def _meaning(row: RuleRow, plan: RulePlan, *, ended: bool) -> str:
+    if row.status is Status.DISABLED and row.rule in plan.unchosen:
+        return "It does not run."
     if row.status is Status.OK and has_fired(row):
         return _OVER
     return _TOO_SHORT if ended and row.status is Status.WARMING_UP else _MEANINGS[row.status]
 
 
-def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None) -> _Subject:
+def _unread(rule: str, plan: RulePlan) -> tuple[Status, str]:
+    """Return the status of a rule that has no row, and why it has none."""
+    if rule in plan.unchosen:
+        return Status.DISABLED, _NOT_CHOSEN
+    spec = spec_of(rule)
+    reason = _NOTHING_READ if spec.family == FIRST_FAMILY else _NOTHING_TO_JUDGE.format(spec.looks_at)
+    return Status.WAITING_FOR_DATA, reason
+
+
+def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None, unread: tuple[Status, str]) -> _Subject:
     nodes = by_node(rows).get(rule, [])
     of_job = next((each for each in rows if each.row.rule == rule and each.row.node is None), None)
     if node is None:
-        row = (
-            RuleRow(job, Finding(rule, None, _NOTHING_READ), Status.WAITING_FOR_DATA) if of_job is None else of_job.row
-        )
+        status, reason = unread
+        row = RuleRow(job, Finding(rule, None, reason), status) if of_job is None else of_job.row
         return _Subject(row, of_job, nodes)
     of_node = next((each for each in nodes if each.row.node == node), None)
     if of_node is None:
@@ -230,7 +242,7 @@ def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None) -
 
 def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
     parameters = plan.parameters.get(rule)
-    return {} if parameters is None else parameters.in_force()
+    return {} if parameters is None else parameters.as_given()
 
 
 def condition(rule: str, values: Mapping[str, Value]) -> str:

@@ -7,12 +7,14 @@ import msgspec
 from trainguard.cli.services.effective_parameters import setting_of
 from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.engine.plan import RulePlan
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.records import FIRST_FAMILY, JobRecord, RuleRow, Status
+from trainguard.rules.family_rules import bare
 from trainguard.rules.parameter_help import LOADER_SECONDS, POINTS
-from trainguard.rules.parameters import PARAMETERS_TYPES
+from trainguard.rules.parameters import takes_settings
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.registry import ALL_RULES, spec_of
+from trainguard.rules.registry import spec_of
 from trainguard.rules.units import show_duration
+from trainguard.settings.job_settings import TRAINING_RULES
 
 _ENDED = "The job has ended, so this is its last word."
 _SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
@@ -53,6 +55,9 @@ def next_steps(row: RuleRow, plan: RulePlan, record: JobRecord | None) -> list[s
     """Say what would make a rule judge, fire or clear, one sentence each; ``record`` is None of an expired job."""
     if row.status is Status.ERROR:
         return _of_error(row, plan)
+    if row.status is Status.DISABLED and row.rule in plan.unchosen:
+        named, given = f"{NAMESPACE}{TRAINING_RULES}", f"{NAMESPACE}{bare(row.rule)}_<parameter>"
+        return [f"It runs where {named} names it, or where {given} is set.", _SETTINGS_ARE_READ_ONCE]
     if row.status is Status.DISABLED:
         return _of_disabled({} if record is None else record.rule_settings)
     if record is None or not record.active:
@@ -70,7 +75,7 @@ def _of_disabled(settings: Mapping[str, str]) -> list[str]:
 
 def _of_error(row: RuleRow, plan: RulePlan) -> list[str]:
     # Of a rule that is not known here, every setting seems to be wrong.
-    fault = plan.faults.get(row.rule) if row.rule in PARAMETERS_TYPES else None
+    fault = plan.faults.get(row.rule) if takes_settings(row.rule) else None
     if fault is None:
         return ["A rule that has failed is not run there again; the other rules go on."]
     where = f" from the {fault.source}" if fault.source else ""
@@ -83,15 +88,19 @@ def _of_fire(row: RuleRow, plan: RulePlan) -> list[str]:
     parameters = plan.parameters.get(row.rule)
     if parameters is None:
         return []
-    spans = [rule.clear_after_s(parameters, plan.interval_s) for rule in ALL_RULES if rule.name == row.rule]
+    same_name = [rule for rules in plan.by_family.values() for rule in rules if rule.name == row.rule]
+    span = max((rule.clear_after_s(parameters, plan.interval_s) for rule in same_name), default=0.0)
+    after = f"after {show_duration(span)} of profile in which no evaluation finds its condition"
     return [
-        f"It clears after {show_duration(max(spans))} of profile in which no evaluation finds its condition.",
+        f"It clears {after if span else 'at the first evaluation that does not find its condition'}.",
         "A later finding is a new fire with its own alert.",
     ]
 
 
 def _of_patience(row: RuleRow, plan: RulePlan) -> list[str]:
-    patience = patience_of(row, plan.interval_s)
+    patience, spec = patience_of(row, plan.interval_s), spec_of(row.rule)
+    if patience is None and spec.family != FIRST_FAMILY:
+        return [f"A verdict needs more {spec.counts}."]
     if patience is None or patience.left == 0:
         return ["A verdict comes when enough of the newest points have samples of GPUs in use."]
     said = f"A verdict needs {patience.left:,} more {patience.counts}"

@@ -24,7 +24,7 @@ from trainguard.cli.output.rows import number_text, time_text
 from trainguard.cli.services.deployment import Where, connect
 from trainguard.cli.services.effective_parameters import EffectiveParameter, value_text
 from trainguard.cli.services.job_rows import NODES_SHOWN, Configuration, configuration_blocks, read_job, stop_text
-from trainguard.cli.services.names import ALL_RULE_NAMES, rule_named
+from trainguard.cli.services.names import EVERY_RULE, rule_named
 from trainguard.records import unit_title
 from trainguard.rules.units import counted, show_duration, show_percent
 
@@ -42,7 +42,7 @@ def explain_command(where: Where, job: str, rule: str, *, node: str | None, as_j
         name = rule_named(rule, [stored.row.rule for stored in rows])
         now = time.time()
         explained = explain(job, record, rows, rule=name, node=node, now=now)
-        notes = [] if name in ALL_RULE_NAMES else [_FOREIGN.format(name)]
+        notes = [] if name in EVERY_RULE else [_FOREIGN.format(name)]
         return CommandResult(document=explained, blocks=explanation_blocks(explained, now=now), notes=notes)
 
     return print_result(make, as_json=as_json)

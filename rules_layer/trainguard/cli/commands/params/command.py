@@ -45,7 +45,7 @@ def show(
         str | None,
         typer.Argument(
             metavar="RULE",
-            help="A rule in any case, or its beginning; else all.",
+            help="A rule of any family, in any case, or its beginning; else all.",
             autocompletion=rule_names,
             show_default=False,
         ),
@@ -62,7 +62,7 @@ def show(
 ) -> None:
     """Show the rules in a line each, or the parameters of one. The word show may be left out.
 
-    Examples: `trainguard params`, `trainguard params lowgpu`, `trainguard params step --job my-job`,
+    Examples: `trainguard params`, `trainguard params ClassImbalance`, `trainguard params step --job my-job`,
     `trainguard params HostMemory --rules-package examples/example_rules`
     """
     from trainguard.cli.services.own_rules import know

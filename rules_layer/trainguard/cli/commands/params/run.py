@@ -1,8 +1,7 @@
 """``trainguard params``: what the rules are, which parameters they take, and which a job runs with."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -12,18 +11,24 @@ from trainguard.cli.services.deployment import Where, connect
 from trainguard.cli.services.effective_parameters import (
     SCAN_INTERVAL_US,
     EffectiveParameter,
+    Value,
     effective_parameters,
     value_text,
 )
 from trainguard.cli.services.names import ALL_RULE_NAMES, OWN_RULES, rule_named, unknown_job
 from trainguard.engine.jobs.replay_names import replayed_job
-from trainguard.errors import RuleConfigError
-from trainguard.records import JobRecord
+from trainguard.engine.plan import RulePlan
+from trainguard.records import FIRST_FAMILY, JobRecord
 from trainguard.rules.defaults import Defaults, own_defaults
-from trainguard.rules.parameters import PARAMETERS_TYPES, accepted, resolve_parameters
-from trainguard.rules.registry import help_of, spec_of
+from trainguard.rules.family_rules import OTHER_FAMILIES, bare, settings_spec
+from trainguard.rules.parameters import accepted, parameters_type_of
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.registry import TITLE, help_of, spec_of
+from trainguard.rules.spec import RuleSpec, SettingsSpec
 
-Value = float | int | str | bool | None
+_GROUPS = tuple(group for family in OTHER_FAMILIES for group in family.settings)
+_DOES_NOT_RUN = "It does not run on the job: the job's settings choose other rules."
+_NO_PARAMETERS = "It has no parameters: its thresholds are fixed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,22 +43,28 @@ class ParamsRequest:
 
 
 class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule in a line; ``changed`` names the parameters that a job has changed, None where no job was asked for."""
+    """A rule in a line; ``changed`` names the parameters that a job has changed, None where no job was asked for.
+
+    ``runs`` says whether the job runs it: its owner chose it, and no other rule alone.
+    """
 
     rule: str
+    family: str
     looks_at: str
     fires_when: str
     parameters: list[str]
     changed: list[str] | None
     fault: str | None
+    runs: bool | None
 
 
 class RulesDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """All rules, with the settings of a job that no rule knows."""
+    """All rules, with groups of settings that no rule owns, and the settings of a job that no rule knows."""
 
     schema_version: str = SCHEMA_VERSION
     job: str | None
     rules: list[RuleEntry]
+    groups: list[RuleEntry]
     faults: list[str]
 
 
@@ -71,14 +82,16 @@ class ParameterEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParametersDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of one rule."""
+    """The parameters of one rule, or of a group of settings."""
 
     schema_version: str = SCHEMA_VERSION
     rule: str
+    family: str
     looks_at: str
     fires_when: str
     job: str | None
     fault: str | None
+    runs: bool | None
     parameters: list[ParameterEntry]
 
 
@@ -86,7 +99,7 @@ def params_command(request: ParamsRequest) -> int:
     """Show rules or parameters; return the exit code."""
 
     def make() -> CommandResult:
-        rule = None if request.rule is None else rule_named(request.rule)
+        rule = None if request.rule is None else rule_named(request.rule, _GROUPS)
         record = None if request.job is None else _record(request.where, request.job)
         return rules_result(record) if rule is None else parameters_result(rule, record, request.defaults)
 
@@ -102,47 +115,75 @@ def _record(where: Where, job: str) -> JobRecord:
 
 
 def rules_result(record: JobRecord | None) -> CommandResult:
-    """Return every rule in a line."""
-    running, faults = _resolved(record)
-    entries = [_rule_entry(rule, record, running, faults) for rule in ALL_RULE_NAMES]
-    unknown = [str(fault) for name, fault in faults.items() if name not in PARAMETERS_TYPES]
-    document = RulesDocument(job=None if record is None else record.job, rules=entries, faults=unknown)
+    """Return every rule in a line, family by family."""
+    plan = None if record is None else _plan(record)
+    rules: list[RuleEntry] = []
+    groups: list[RuleEntry] = []
+    blocks: list[Block] = []
+    for title, names, settings in _families():
+        of_family = [_rule_entry(name, record, plan) for name in (*names, *settings)]
+        rules += of_family[: len(names)]
+        groups += of_family[len(names) :]
+        blocks += [Heading(title), _rules_grid(of_family, with_job=record is not None)]
+    faults = {} if plan is None else plan.faults
+    unknown = [str(fault) for name, fault in faults.items() if parameters_type_of(name) is None]
+    job = None if record is None else record.job
+    return CommandResult(
+        document=RulesDocument(job=job, rules=rules, groups=groups, faults=unknown),
+        blocks=[*blocks, *(Line(fault, style="bold magenta") for fault in unknown)],
+        notes=[OWN_RULES] if unknown else [],
+    )
+
+
+def _families() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Yield each family's title, and the names of its rules and of its groups of settings."""
+    yield TITLE, ALL_RULE_NAMES, ()
+    for family in OTHER_FAMILIES:
+        yield family.title, family.names, family.settings
+
+
+def _rules_grid(entries: list[RuleEntry], *, with_job: bool) -> Grid:
     columns = [Column("rule"), Column("looks at", folds=True, drops=1), Column("fires when", folds=True)]
     rows = [[entry.rule, entry.looks_at, entry.fires_when] for entry in entries]
-    if record is not None:
+    if with_job:
         columns.append(Column("changed", folds=True))
-        rows = [[*row, entry.fault or ", ".join(entry.changed or [])] for row, entry in zip(rows, entries, strict=True)]
-    blocks: list[Block] = [Grid(columns, rows), *(Line(fault, style="bold magenta") for fault in unknown)]
-    return CommandResult(document=document, blocks=blocks, notes=[OWN_RULES] if unknown else [])
+        rows = [[*row, _changed(entry)] for row, entry in zip(rows, entries, strict=True)]
+    return Grid(columns, rows)
 
 
-def _rule_entry(
-    rule: str, record: JobRecord | None, running: Mapping[str, Any], faults: Mapping[str, RuleConfigError]
-) -> RuleEntry:
-    changed = [each.name for each in _in_force(rule, record, running).values() if each.changed]
-    spec = spec_of(rule)
+def _changed(entry: RuleEntry) -> str:
+    return entry.fault or (", ".join(entry.changed or []) if entry.runs else "does not run")
+
+
+def _rule_entry(rule: str, record: JobRecord | None, plan: RulePlan | None) -> RuleEntry:
+    changed = [each.name for each in _in_force(rule, record, plan).values() if each.changed]
+    spec = _said_of(rule)
     return RuleEntry(
         rule=rule,
+        family=spec.family,
         looks_at=spec.looks_at,
         fires_when=spec.fires_when,
         parameters=list(spec.parameters) or [name for name in _ordered(rule) if name != SCAN_INTERVAL_US],
         changed=None if record is None else changed,
-        fault=str(faults[rule]) if rule in faults else None,
+        fault=_fault(rule, plan),
+        runs=_runs(rule, plan),
     )
 
 
 def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | None) -> CommandResult:
-    """Return the parameters of one rule; ``defaults`` None shows both sets of them."""
-    running, faults = _resolved(record)
-    fault = str(faults[rule]) if rule in faults else None
-    spec, of_job = spec_of(rule), _in_force(rule, record, running)
+    """Return the parameters of one rule or group of settings; ``defaults`` None shows every set that it has."""
+    plan = None if record is None else _plan(record)
+    fault = _fault(rule, plan)
+    spec, of_job = _said_of(rule), _in_force(rule, record, plan)
     entries = [_parameter_entry(rule, name, of_job.get(name)) for name in _ordered(rule)]
     document = ParametersDocument(
         rule=rule,
+        family=spec.family,
         looks_at=spec.looks_at,
         fires_when=spec.fires_when,
         job=None if record is None else record.job,
         fault=fault,
+        runs=_runs(rule, plan),
         parameters=entries,
     )
     facts = [("looks at", spec.looks_at), ("fires when", spec.fires_when)]
@@ -150,15 +191,22 @@ def parameters_result(rule: str, record: JobRecord | None, defaults: Defaults | 
     blocks: list[Block] = [Heading(f"{rule}{on}"), Facts(facts)]
     if fault is not None:
         blocks.append(Line(fault, style="bold magenta"))
-    return CommandResult(document=document, blocks=[*blocks, Heading("Parameters"), _grid(entries, record, defaults)])
-
-
-def _grid(entries: list[ParameterEntry], record: JobRecord | None, defaults: Defaults | None) -> Grid:
+    if document.runs is False:
+        blocks.append(Line(_DOES_NOT_RUN))
+    if {entry.name for entry in entries} == {SCAN_INTERVAL_US} and spec.family != FIRST_FAMILY:
+        return CommandResult(document=document, blocks=[*blocks, Line(_NO_PARAMETERS)])
     # What is deployed has the documented defaults, so the shipped ones say nothing about a job.
-    shown = [defaults] if defaults is not None else ["documented"] if record is not None else ["documented", "shipped"]
+    both = record is None and spec.family == FIRST_FAMILY
+    shown: list[Defaults]
+    shown = [defaults] if defaults is not None else ["documented", "shipped"] if both else ["documented"]
+    blocks += [Heading("Parameters"), _grid(entries, shown, with_job=bool(of_job))]
+    return CommandResult(document=document, blocks=blocks)
+
+
+def _grid(entries: list[ParameterEntry], shown: list[Defaults], *, with_job: bool) -> Grid:
     columns = [Column("parameter")]
-    columns += [Column("in force", right=True), Column("from", folds=True)] if record is not None else []
-    columns += [Column(each, right=True, drops=0 if record is None else 2) for each in shown]
+    columns += [Column("in force", right=True), Column("from", folds=True)] if with_job else []
+    columns += [Column(each, right=True, drops=2 if with_job else 0) for each in shown]
     columns += [
         Column("unit", folds=True, drops=3),
         Column("accepts", folds=True, drops=4),
@@ -167,7 +215,7 @@ def _grid(entries: list[ParameterEntry], record: JobRecord | None, defaults: Def
     rows = []
     for entry in entries:
         row: list[str | Cell] = [entry.name]
-        if record is not None:
+        if with_job:
             row += _in_force_cells(entry.in_force)
         row += [value_text(entry.documented if each == "documented" else entry.shipped) for each in shown]
         rows.append([*row, entry.unit, entry.accepts, entry.meaning])
@@ -181,18 +229,29 @@ def _in_force_cells(parameter: EffectiveParameter | None) -> list[str | Cell]:
     return [Cell(value_text(parameter.value), style), Cell(parameter.source, style)]
 
 
+def _said_of(name: str) -> RuleSpec | SettingsSpec:
+    return settings_spec(name) or spec_of(name)
+
+
+def _kind(name: str) -> type[RuleParameters]:
+    return parameters_type_of(name) or RuleParameters
+
+
 def _ordered(rule: str) -> list[str]:
-    names = [field.name for field in msgspec.structs.fields(PARAMETERS_TYPES[rule])]
-    return sorted(names, key=lambda name: name == SCAN_INTERVAL_US)
+    """Return the parameters that a user may set, those of a rule's own first."""
+    kind, said = _kind(rule), list(_said_of(rule).parameters)
+    names = [name for name in kind.__struct_fields__ if name in kind.settable()]
+    return sorted(names, key=lambda name: (name == SCAN_INTERVAL_US, said.index(name) if name in said else len(said)))
 
 
 def _parameter_entry(rule: str, name: str, of_job: EffectiveParameter | None) -> ParameterEntry:
-    fields = {field.name: field for field in msgspec.structs.fields(PARAMETERS_TYPES[rule])}
-    documented = PARAMETERS_TYPES[rule]().in_force()[name]
+    kind = _kind(rule)
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    documented = kind.defaults()[name]
     said = help_of(rule, name)
     return ParameterEntry(
         name=name,
-        setting=f"{rule}_{name}",
+        setting=f"{bare(rule)}_{name}",
         accepts=accepted(fields[name].type),
         unit=said.unit,
         documented=documented,
@@ -202,18 +261,26 @@ def _parameter_entry(rule: str, name: str, of_job: EffectiveParameter | None) ->
     )
 
 
-def _resolved(record: JobRecord | None) -> tuple[Mapping[str, Any], Mapping[str, RuleConfigError]]:
-    if record is None:
-        return {}, {}
-    running, faults = resolve_parameters(record.rule_settings)
-    sources = record.setting_sources
-    return running, {rule: fault.given_by(sources.get(fault.field)) for rule, fault in faults.items()}
+def _plan(record: JobRecord) -> RulePlan:
+    """Return what rules of all families run with on a job."""
+    # The families' sessions take time to import, which no rule's parameters need.
+    from trainguard.families.installed import FAMILIES
+
+    return FAMILIES.plan(record)
 
 
-def _in_force(rule: str, record: JobRecord | None, running: Mapping[str, Any]) -> dict[str, EffectiveParameter]:
-    if record is None or rule not in running:
+def _fault(rule: str, plan: RulePlan | None) -> str | None:
+    return None if plan is None or rule not in plan.faults else str(plan.faults[rule])
+
+
+def _runs(rule: str, plan: RulePlan | None) -> bool | None:
+    return None if plan is None else rule not in (*plan.unchosen, *plan.disabled)
+
+
+def _in_force(rule: str, record: JobRecord | None, plan: RulePlan | None) -> dict[str, EffectiveParameter]:
+    if record is None or plan is None or rule not in plan.parameters:
         return {}
     tagged = replayed_job(record.job) is None
-    values = running[rule].in_force()
+    values = plan.parameters[rule].as_given()
     found = effective_parameters(rule, values, record.rule_settings, tagged=tagged, sources=record.setting_sources)
     return {each.name: each for each in found}

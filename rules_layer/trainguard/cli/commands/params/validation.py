@@ -15,7 +15,7 @@ from trainguard.cli.services.names import OWN_RULES
 from trainguard.config.launch import ALLOWED, LONGEST_KEY, LONGEST_VALUE, MOST_TAGS
 from trainguard.errors import ParameterFileError
 from trainguard.ports import RuleConfiguration
-from trainguard.rules.parameters import canonical_rule
+from trainguard.rules.parameters import takes_settings
 from trainguard.rules.units import counted
 from trainguard.settings.document import read_document
 from trainguard.settings.faults import NO_PLACE, SettingFault
@@ -128,7 +128,7 @@ def validated(request: ValidationRequest) -> CommandResult:
 
 def _names_no_rule(fault: SettingFault) -> bool:
     rule, separator, _ = fault.setting.partition("_")
-    return bool(separator) and canonical_rule(rule) is None
+    return bool(separator) and not takes_settings(rule)
 
 
 def _read_file(read: _Read, name: str) -> None:

@@ -1,0 +1,56 @@
+"""All that is said of each rule and its parameters: no default, unit or condition of any family changes unseen."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.answers.recorded import compare
+from trainguard.records import FIRST_FAMILY
+from trainguard.rules.defaults import own_defaults
+from trainguard.rules.family_rules import OTHER_FAMILIES
+from trainguard.rules.parameters import PARAMETERS_TYPES, accepted
+from trainguard.rules.protocol import RuleParameters
+from trainguard.rules.registry import SPECS, help_of
+from trainguard.rules.spec import RuleSpec, SettingsSpec
+
+FOLDER = Path(__file__).with_name("parameters")
+FAMILIES: Mapping[str, tuple[Mapping[str, RuleSpec | SettingsSpec], Mapping[str, type[RuleParameters]]]] = {
+    FIRST_FAMILY: (SPECS, PARAMETERS_TYPES),
+    **{each.family: ({**each.specs(), **each.settings_specs()}, each.parameters_types()) for each in OTHER_FAMILIES},
+}
+
+
+def _parameters(rule: str, kind: type[RuleParameters]) -> Mapping[str, Any]:
+    """Return what a rule takes, a place for each parameter."""
+    documented, shipped = kind.defaults(), own_defaults(rule, "shipped")
+    return {
+        f"parameter {field.name}": {
+            "documented": documented[field.name],
+            "shipped": shipped.get(field.name, documented[field.name]),
+            "accepts": accepted(field.type),
+            "unit": help_of(rule, field.name).unit,
+            "meaning": help_of(rule, field.name).meaning,
+        }
+        for field in msgspec.structs.fields(kind)
+        if field.name in kind.settable()
+    }
+
+
+def _said(spec: RuleSpec | SettingsSpec) -> Mapping[str, Any]:
+    said = {"looks_at": spec.looks_at, "fires_when": spec.fires_when}
+    if isinstance(spec, SettingsSpec):
+        return said
+    measures = [f"{each.what} ({each.unit or 'no unit'})" for each in spec.measures]
+    counted = {"measures": measures, "counts": spec.counts, "informs_only": spec.informs_only}
+    return {**said, "condition": spec.condition, **counted}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_given_a_familys_rules_when_read_then_their_words_and_parameters_are_as_reviewed(family: str) -> None:
+    specs, kinds = FAMILIES[family]
+    assert list(specs) == list(kinds)
+    answer = {rule: {**_said(specs[rule]), **_parameters(rule, kind)} for rule, kind in kinds.items()}
+    compare(answer, FOLDER / f"{family}.json")
