@@ -1,5 +1,6 @@
 """One rank of a small job on the processor: ``python ranks.py ddp|broken|fsdp``, started by `test_ranks`."""
 
+import os
 import sys
 
 import torch
@@ -13,7 +14,8 @@ def main(kind: str) -> None:
     """Train a few steps; of kind ``broken`` rank 1 changes its parameters at step 4."""
     torch.manual_seed(0)
     recorder = Recorder(with_sampler=False)
-    dist.init_process_group("gloo")
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=os.environ["RENDEZVOUS"], rank=rank, world_size=world)
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     if kind == "fsdp":
         from torch.distributed.device_mesh import init_device_mesh

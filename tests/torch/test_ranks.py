@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,9 +18,6 @@ Send = Callable[[], Path]
 
 
 def run(kind: str, folder: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     ranks = []
     for rank in range(2):
         variables = {
@@ -30,8 +26,7 @@ def run(kind: str, folder: Path) -> None:
             "TRAINGUARD_JOB": "run-1",
             "TRAINGUARD_NODE": "node-1",
             "TRAINGUARD_AUTOSTART": "0",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "RENDEZVOUS": (folder / "rendezvous").as_uri(),
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": "2",
