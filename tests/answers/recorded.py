@@ -3,10 +3,13 @@
 import json
 import math
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from trainguard.rules.rule_result import RuleResult
 
 ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
 DIGITS = 6
@@ -24,6 +27,18 @@ def compare(answer: dict[str, Any], file: Path) -> None:
     if recorded != found:
         places = "\n".join(_differing("", recorded, found)[:20])
         pytest.fail(f"not as in {file.name}: review what differs, then run `make snapshot`\n{places}")
+
+
+def plain_result(result: RuleResult) -> dict[str, Any]:
+    """Return what a rule says, without what it leaves unsaid."""
+    said = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in {"details", "measure"}}
+    given = {
+        name: value
+        for name, value in said.items()
+        if value is not None and value is not False and value not in ((), {})
+    }
+    measure = None if result.measure is None else f"{result.measure.what} {result.measure.unit}"
+    return {**given, "measure": measure, "details": result.plain_details}
 
 
 def _lines(answer: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.answers.recorded import compare, rounded
+from tests.answers.recorded import compare, plain_result, rounded
 from tests.property.test_rules_state import EAGER
 from tests.unit.rules.device_minutes import DevicesAt, Readings, replay_devices
 from tests.unit.rules.node_replay import NodeSeries
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.registry import SYSTEM_RULES
-from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry import devices as names
 
 FOLDER = Path(__file__).with_name("nodes")
@@ -113,18 +111,6 @@ def random_readings(seed: int, node: NodeSeries) -> DevicesAt:
     return at
 
 
-def plain(result: RuleResult) -> dict[str, Any]:
-    """Return what a rule says, without what it leaves unsaid."""
-    said = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in {"details", "measure"}}
-    given = {
-        name: value
-        for name, value in said.items()
-        if value is not None and value is not False and value not in ((), {})
-    }
-    measure = None if result.measure is None else f"{result.measure.what} {result.measure.unit}"
-    return {**given, "measure": measure, "details": result.plain_details}
-
-
 @pytest.mark.parametrize("rule", SYSTEM_RULES, ids=lambda rule: rule.name)
 def test_given_random_nodes_when_a_rule_judges_each_minute_then_all_that_it_says_is_as_reviewed(
     rule: AnySystemRule,
@@ -134,7 +120,7 @@ def test_given_random_nodes_when_a_rule_judges_each_minute_then_all_that_it_says
         node = random_node(seed)
         parameters = EAGER.get(rule.name, rule.parameters_type()) if seed % 2 else rule.parameters_type()
         seen = replay_devices(rule, parameters, node, random_readings(seed, node), closed=seed % 5 > 0)
-        said = rounded([plain(each) for each in seen.results])
+        said = rounded([plain_result(each) for each in seen.results])
         digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
         answers[f"node {seed}"] = {"all": digest, **said[-1]}
     compare(answers, FOLDER / f"{rule.name}.json")

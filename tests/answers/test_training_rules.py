@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import pytest
 
 from tests.answers.random_curves import random_curves
-from tests.answers.recorded import compare, rounded
+from tests.answers.recorded import compare, plain_result, rounded
 from tests.support.steps import RULES, parameters
 from tests.support.tensor_trials import expected, trial_steps, trials
 from tests.training.recorded.scoring import recorded
 from tests.unit.rules.training.random_runs import random_run
-from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import RunView
 from trainguard.tensors.step_view import StepView
@@ -64,19 +62,8 @@ def _judgements(rule: str, steps: Sequence[StepView], given: Mapping[str, Any]) 
     for place, step in enumerate(steps, 1):
         each.observe(state, step, values)
         if place % every == 0:
-            yield _plain(each.judge(state, RunView(place), values))
-    yield _plain(each.judge(state, RunView(len(steps), closed=True), values)) | {"fired at": state.steps}
-
-
-def _plain(result: RuleResult) -> dict[str, Any]:
-    said = {each.name: getattr(result, each.name) for each in fields(result) if each.name not in {"details", "measure"}}
-    given = {
-        name: value
-        for name, value in said.items()
-        if value is not None and value is not False and value not in ((), {})
-    }
-    measure = None if result.measure is None else f"{result.measure.what} {result.measure.unit}"
-    return {**given, "measure": measure, "details": result.plain_details}
+            yield plain_result(each.judge(state, RunView(place), values))
+    yield plain_result(each.judge(state, RunView(len(steps), closed=True), values)) | {"fired at": state.steps}
 
 
 @pytest.mark.parametrize("rule", RULES)
