@@ -14,7 +14,7 @@ from tests.answers.recorded import compare, plain_result, rounded
 from tests.support.steps import RULES, parameters
 from tests.support.tensor_trials import expected, trial_steps, trials
 from tests.training.recorded.scoring import recorded
-from tests.unit.rules.training.random_runs import random_run
+from tests.unit.rules.training.random_runs import SET_UP, random_run
 from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import RunView
 from trainguard.tensors.step_view import StepView
@@ -24,27 +24,18 @@ TRUSTED = {each.parameters_type.rule_name for each in TRUSTED_RULES}
 OF_LOSSES = {"LossNotDecreasing", "Overfit", "Overtraining"}
 RANDOM_RUNS, CURVES, JUDGED_STEPS = 16, 40, 12
 NOTHING_SAID = {"NOT_APPLICABLE", "WARMING_UP"}
-GIVEN: Mapping[str, Mapping[str, Any]] = {
-    "AllZero": {"collection_names": "gradients"},
-    "TensorVariance": {"collection_names": "gradients", "max_threshold": "1e-30"},
-    "UnchangedTensor": {"tensor_regex": "frozen"},
-    "SimilarAcrossRuns": {"other_trial": "other"},
-    "ClassImbalance": {"samples": 20, "threshold_misprediction": 0.2},
-    "CheckInputImages": {"threshold_samples": 50, "threshold_mean": 0.02},
-}
-"""Parameters with which a rule has something to look at in the random runs."""
 
 
 @cache
 def _runs(rule: str) -> Mapping[str, tuple[Sequence[StepView], Mapping[str, Any]]]:
     """Return the runs that a rule is shown, each with its parameters."""
     found: dict[str, tuple[Sequence[StepView], Mapping[str, Any]]] = {
-        f"random {seed}": (random_run(seed).steps, GIVEN.get(rule, {})) for seed in range(RANDOM_RUNS)
+        f"random {seed}": (random_run(seed).steps, SET_UP.get(rule, {})) for seed in range(RANDOM_RUNS)
     }
     for trial in trials():
         cases = expected().get(trial, {}).get(rule, {})
         case = cases[0] if isinstance(cases, list) else cases
-        if "params" in case or rule not in GIVEN:
+        if "params" in case or rule not in SET_UP:
             found[trial] = trial_steps(trial), case.get("params", {})
     if rule in TRUSTED or rule in OF_LOSSES:
         found |= {f"curve {seed}": (random_curves(seed).steps, {}) for seed in range(CURVES)}

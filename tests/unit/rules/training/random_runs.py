@@ -1,5 +1,6 @@
 """Random runs of everything that rules look at, sick and healthy, with steps and tensors missing here and there."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -9,6 +10,17 @@ from tests.support.steps import Run
 from trainguard.tensors.step_view import Mode
 
 Random = np.random.Generator
+
+
+SET_UP: Mapping[str, Mapping[str, Any]] = {
+    "AllZero": {"collection_names": "gradients"},
+    "TensorVariance": {"collection_names": "gradients", "max_threshold": "1e-30"},
+    "UnchangedTensor": {"tensor_regex": "frozen"},
+    "SimilarAcrossRuns": {"other_trial": "other"},
+    "ClassImbalance": {"samples": 20, "threshold_misprediction": 0.2},
+    "CheckInputImages": {"threshold_samples": 50, "threshold_mean": 0.02},
+}
+"""Parameters with which a rule has something to look at in these runs."""
 
 
 @cache

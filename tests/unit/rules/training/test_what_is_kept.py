@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support.steps import RULES, Run, fired, observed, parameters
-from tests.unit.rules.training.random_runs import random_run
-from tests.unit.rules.training.test_what_is_said import SET_UP
+from tests.unit.rules.training.random_runs import SET_UP, random_run
 from trainguard.records import Status
 from trainguard.rules.training.loss_history import MOST_KEPT
 from trainguard.rules.training.names import NAMES

@@ -7,21 +7,13 @@ import numpy as np
 import pytest
 
 from tests.support.steps import RULES, Run, Step, observed, parameters, reduced
-from tests.unit.rules.training.random_runs import random_run
+from tests.unit.rules.training.random_runs import SET_UP, random_run
 from trainguard.errors import TelemetryFormatError
 from trainguard.records import Status
 from trainguard.rules.training.registry import TRUSTED_RULES
 from trainguard.rules.training.step_rule import RunView
 from trainguard.tensors.step_view import Mode
 
-SET_UP: dict[str, dict[str, Any]] = {
-    "AllZero": {"collection_names": "gradients"},
-    "TensorVariance": {"collection_names": "gradients", "max_threshold": "1e-30"},
-    "UnchangedTensor": {"tensor_regex": "frozen"},
-    "SimilarAcrossRuns": {"other_trial": "other"},
-    "ClassImbalance": {"samples": 20, "threshold_misprediction": 0.2},
-    "CheckInputImages": {"threshold_samples": 50, "threshold_mean": 0.02},
-}
 NEVER = {"CreateXgboostReport"}
 TRUSTED = {each.parameters_type.rule_name for each in TRUSTED_RULES}
 """They need longer runs, and one that has ended: what they say is tested with them."""
