@@ -1,7 +1,9 @@
 """``python -m tests.mutation [--seconds 3600] [--seed 0] [--map]``: the share of small faults that a test finds.
 
 ``--map`` runs tests once, all or those given, and notes which line each reaches, in build/mutants. Without it, mutants
-are drawn by the seed, none twice, until the time is over. Each runs the tests that may find it, which pass without it.
+are drawn by the seed, none twice, until the time is over, of all rooms or of those that begin with ``--room``:
+``engine``, ``rules/training``, ``rules/hung_job.py``. Each runs the tests that may find it, which pass without it, for
+``--most`` CPU seconds at most.
 The score leaves out survivors that ``explained.toml`` gives a reason for; rc 1 when it is below ``--least`` percent.
 """
 
@@ -95,20 +97,20 @@ def _map(tests: list[str]) -> int:
     return int(pytest.main([*options, *tests], plugins=[Cover(files())]))
 
 
-def _measure(seconds: float, seed: int, least: float, rooms: Sequence[str]) -> int:
+def _measure(given: argparse.Namespace) -> int:
     for name in SHARED:
         import_module(name)
     known = Reached.read()
-    chosen = [file for file in files() if not rooms or file.relative_to(PACKAGE).parts[0] in rooms]
+    chosen = [file for file in files() if str(file.relative_to(PACKAGE)).startswith(tuple(given.room or [""]))]
     reach, score, trial = Reach(known, files()), Score(explained()), Trial(known.seconds, TESTS)
-    end = time.monotonic() + seconds
-    for number, mutant in enumerate(drawn(seed, chosen), 1):
+    end = time.monotonic() + given.seconds
+    for number, mutant in enumerate(drawn(given.seed, chosen), 1):
         if time.monotonic() > end:
             break
-        _say(score.take(mutant, trial.of(mutant, reach.tests_of(mutant, MOST_TESTS_S))))
+        _say(score.take(mutant, trial.of(mutant, reach.tests_of(mutant, given.most))))
         _say(None if number % SHOWN_EACH else str(score))
-    _say(f"seed {seed}, {sum(map(count_of, chosen)):,} mutants in all. {score}")
-    return int(score.percent < least)
+    _say(f"seed {given.seed}, {sum(map(count_of, chosen)):,} mutants in all. {score}")
+    return int(score.percent < given.least)
 
 
 def _say(line: str | None) -> None:
@@ -122,11 +124,12 @@ def _main() -> int:
     parser.add_argument("--seconds", type=float, default=3_600.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", type=float, default=LEAST_PERCENT)
-    parser.add_argument("--room", action="append", default=[], help="rules, engine ...; all of them by default")
+    parser.add_argument("--most", type=float, default=MOST_TESTS_S)
+    parser.add_argument("--room", action="append", default=[])
     parser.add_argument("--map", action="store_true")
     parser.add_argument("tests", nargs="*", default=list(TESTS))
     given = parser.parse_args()
-    return _map(given.tests) if given.map else _measure(given.seconds, given.seed, given.least, given.room)
+    return _map(given.tests) if given.map else _measure(given)
 
 
 if __name__ == "__main__":
