@@ -15,7 +15,6 @@ from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
-from trainguard.rules.registry import RULE_NAMES
 from trainguard.rules.units import counted
 from trainguard.settings.tag_names import PROFILE_TAG
 from trainguard.stores import StoredRow
@@ -114,9 +113,9 @@ def check_stop(case: JobCase) -> Iterator[CheckResult]:
 
 def _fire_of(record: JobRecord, now: float) -> StopCase:
     """Return a fire of now, of a rule that may stop the job if there is one."""
-    policy = record.policy
-    may = (rule for rule in RULE_NAMES if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule))
-    rule = next(may, RULE_NAMES[0])
+    policy, rules = record.policy, FAMILIES.plan(record).rules
+    may = (rule for rule in rules if policy.stops.may_stop(rule) and not policy.alerts.is_staged(rule))
+    rule = next(may, rules[0])
     return StopCase(
         job=record.job,
         job_arn=record.arn,

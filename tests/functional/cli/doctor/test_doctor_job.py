@@ -295,12 +295,13 @@ def known(world: MotoUnderTest, tags: Mapping[str, str], profiler: Mapping[str, 
     )
 
 
-def test_given_a_job_that_is_evaluated_when_examined_then_all_is_well(world: MotoUnderTest) -> None:
+@pytest.mark.parametrize("stopping", ["BatchSize", "training/TrainingDiverged"])
+def test_given_a_job_that_is_evaluated_when_examined_then_all_is_well(world: MotoUnderTest, stopping: str) -> None:
     known(world, {"trainguard:stop-on-fire": "allowed", "trainguard:StepOutlier_stddev": "4"})
     upload()
     described = world.training_jobs.describe(JOB)
     assert described is not None
-    only = JobPolicy(stops=StopPolicy(rules=("BatchSize",)))
+    only = JobPolicy(stops=StopPolicy(rules=(stopping,)))
     world.jobs.register(replace(RECORD, arn=described.arn, created_at=described.created_at, policy=only))
     for record in BOTH:
         world.nodes.save(record)
