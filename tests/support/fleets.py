@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from trainguard.finding import Finding, Severity
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.report.fleet import Fleet, build_fleet
+from trainguard.report.fleet_document import FleetReport
 from trainguard.stores import StoredRow
 
 HOUR_S = 3_600.0
@@ -13,7 +15,17 @@ MONDAY = 1_795_392_000.0
 P3 = "ml.p3.2xlarge"
 """USD 3.825 an hour."""
 
+FLEET = Fleet(stack="TrainGuard", region="eu-west-1")
+NOW = MONDAY + 100 * HOUR_S
+
+HOSTILE = "</script></table><script>hacked()</script><img src=x onerror=hacked()>\"'&\u202e{{7*7}}"
+
 Rows = list[StoredRow]
+
+
+def fleet_of(*jobs: tuple[JobRecord, Rows], fleet: Fleet = FLEET) -> FleetReport:
+    """Return the fleet's document of some jobs, as it is made a hundred hours after Monday."""
+    return build_fleet(fleet, jobs, now=NOW)
 
 
 def job(

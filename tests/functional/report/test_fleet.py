@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from tests.support.fleets import many
-from tests.unit.report.test_fleet import FLEET, NOW
+from tests.support.fleets import FLEET, NOW, many
 from trainguard.report.fleet import HEAT_ROWS, JOBS_SHOWN, build_fleet
 from trainguard.report.fleet_files import encode_fleet
 from trainguard.report.html.fleet import render_fleet

@@ -1,9 +1,8 @@
-"""The fleet's document and page: what wastes most, which rules fire, the trend; bounded and safe."""
+"""The fleet's document: what wastes most, which rules fire, the trend; bounded."""
 
 import datetime
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +10,36 @@ import jsonschema
 import msgspec
 import pytest
 
-from tests.support.fleets import HOUR_S, MONDAY, P3, Rows, found, hostile, job, many, quiet, with_rows
+from tests.support.fleets import (
+    FLEET,
+    HOSTILE,
+    HOUR_S,
+    MONDAY,
+    P3,
+    Rows,
+    fleet_of,
+    found,
+    hostile,
+    job,
+    many,
+    quiet,
+    with_rows,
+)
+from tests.support.html_pages import Page
 from trainguard.finding import Finding, Severity
-from trainguard.kernels.listing.entries import KernelList, ListedProfile
 from trainguard.pricing.table import InstanceRow, PriceTable
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.report.fleet import Fleet, build_fleet, stop_was_made
+from trainguard.report.fleet import stop_was_made
 from trainguard.report.fleet_document import FleetReport
 from trainguard.report.fleet_files import encode_fleet, fleet_schema
-from trainguard.report.fleet_kernels import with_kernels
 from trainguard.report.fleet_owners import OWNERS_SHOWN
 from trainguard.report.html.fleet import render_fleet
 from trainguard.report.schema import encode_schema
 from trainguard.stores import StoredRow
 
-FLEET = Fleet(stack="TrainGuard", region="eu-west-1")
-NOW = MONDAY + 100 * HOUR_S
 WEEK_S = 7 * 24 * HOUR_S
 LOW = "LowGPUUtilization"
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "fleet-1.json"
-HOSTILE = "</script></table><script>hacked()</script><img src=x onerror=hacked()>\"'&\u202e{{7*7}}"
-
-
-def fleet_of(*jobs: tuple[JobRecord, Rows], fleet: Fleet = FLEET) -> FleetReport:
-    return build_fleet(fleet, jobs, now=NOW)
 
 
 def test_given_jobs_when_summed_up_then_the_most_money_lost_is_on_top() -> None:
@@ -286,114 +291,12 @@ def test_given_a_field_that_the_schema_does_not_know_when_validated_then_it_is_r
         jsonschema.validate(document, json.loads(PUBLISHED.read_bytes()))
 
 
-class Page(HTMLParser):
-    """What a page holds: elements, ids, links, text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for each, attributes in self.tags if each == tag]
-
-
-def test_given_a_fleet_when_rendered_then_all_its_parts_are_there_and_its_links_lead_somewhere() -> None:
-    of, waits = job(), job("waits")
-    report = fleet_of(with_rows(of, found(of, action="Training job stopped: allowed.")), with_rows(waits, judged=0))
-    page = Page(render_fleet(report))
-    titles = [attributes["id"] for attributes in page.of("section")]
-    assert titles == ["verdict", "jobs", "heat", "rules", "trend", "instances", "stops", "unjudged", "notes"]
-    ids = [attributes["id"] for _, attributes in page.tags if attributes.get("id")]
-    assert len(ids) == len(set(ids))
-    links = [attributes["href"] or "" for attributes in page.of("a")]
-    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
-    assert {link.split("/")[2] for link in links if not link.startswith("#")} == {"eu-west-1.console.aws.amazon.com"}
-    assert (
-        "1 of 1 evaluated jobs have findings. They wasted at least 60 % of the instance hours, USD 22.95 of USD"
-        in page.text
-    )
-    assert page.of("script") == []
-
-
-def test_given_nothing_when_rendered_then_no_section_is_empty() -> None:
-    page = Page(render_fleet(fleet_of()))
-    assert [attributes["id"] for attributes in page.of("section")] == ["verdict", "notes"]
-    assert "none of 0 jobs was evaluated" in page.text
-
-
-def test_given_hostile_texts_when_rendered_then_they_are_shown_and_not_run() -> None:
-    page = Page(render_fleet(fleet_of(hostile(HOSTILE))))
-    assert page.of("script") == page.of("img") == []
-    assert all(not name.startswith("on") and name != "style" for _, attributes in page.tags for name in attributes)
-    assert all((each["href"] or "").startswith(("#", "https://")) for each in page.of("a"))
-    assert "hacked()" in page.text
-    assert "49" not in page.text.replace("&#49;", "")
-    assert "\u202e" not in page.text
-
-
-def test_given_a_console_link_of_another_kind_when_rendered_then_it_is_none() -> None:
-    report = fleet_of(with_rows(job(), found(job())))
-    bad = msgspec.structs.replace(report.jobs[0], console="javascript:hacked()")
-    page = Page(render_fleet(msgspec.structs.replace(report, jobs=[bad])))
-    assert all((each["href"] or "").startswith("#") for each in page.of("a"))
-
-
 def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_has_a_finding() -> None:
     of = job(status=JobStatus.IN_PROGRESS)
     row = RuleRow(of.job, Finding("BatchSize", None, "Small."), Status.FIRED, fired_at=MONDAY)
     report = fleet_of((of, [StoredRow(row, fire_id="f1")]))
     assert (report.totals.with_findings, report.unjudged) == (1, [])
     assert report.jobs[0].fired == ["BatchSize"]
-
-
-def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_with_what_fires() -> None:
-    slow, fine, other, waits, short = job("slow"), job("fine"), job("other"), job("waits"), job("short")
-    few = RuleRow(short.job, Finding("kernels/GpuGap", None, "Two steps."), Status.WARMING_UP, data_points=4)
-    unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
-    fired = found(slow, "kernels/LaunchBound")
-    facts: dict[str, float | int | str | None] = {"framework": "jax", "traces": 8, "gain_share": 0.25}
-    report = fleet_of(
-        with_rows(slow, replace(fired, row=replace(fired.row, facts=facts)), quiet(slow, "kernels/GpuGap")),
-        with_rows(fine, quiet(fine, "kernels/GpuGap")),
-        with_rows(other, found(other)),
-        with_rows(waits, StoredRow(unheard)),
-        with_rows(short, StoredRow(few)),
-    )
-    assert {each.job: (each.findings, each.status) for each in report.kernel_profiles} == {
-        "slow": (["LaunchBound"], slow.status.value),
-        "fine": ([], fine.status.value),
-        "short": ([], short.status.value),
-    }
-    made = {each.job: (each.framework, each.traces, each.gain_share) for each in report.kernel_profiles}
-    assert made == {"slow": ("jax", 8, 0.25), "fine": (None, None, None), "short": (None, None, None)}
-    page = Page(render_fleet(report))
-    assert "kernels" in [attributes["id"] for attributes in page.of("section")]
-    assert "Kernel profiles, the newest first" in page.text
-    assert len(page.of("script")) == 1
-    assert [attributes.get("type") for attributes in page.of("input")] == ["search"]
-    links = [attributes["href"] or "" for attributes in page.of("a") if "kernels.html" in (attributes["href"] or "")]
-    assert len(links) == 3
-    assert links[0].startswith("https://")
-
-
-def test_given_kernel_profiles_of_a_folder_when_rendered_then_the_rest_is_folded_and_texts_are_not_run() -> None:
-    profile = ListedProfile(name=HOSTILE, place=HOSTILE, status="unreadable", why=HOSTILE, findings=[HOSTILE])
-    found_there = KernelList(source="here", found=300, profiles=[profile] * 300, left_out=7)
-    report = with_kernels(msgspec.structs.replace(fleet_of(), folder="here"), found_there)
-    assert len(report.kernel_profiles) == 250
-    assert "57 older kernel profiles are not listed." in report.notes
-    page = Page(render_fleet(report))
-    assert (len(page.of("script")), page.of("img")) == (1, [])
-    assert "225 more kernel profiles" in page.text
-    jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_bytes())).validate(json.loads(encode_fleet(report)))
 
 
 @pytest.mark.parametrize("status", [Status.NOT_APPLICABLE, Status.WARMING_UP, Status.DISABLED, Status.ERROR])

@@ -16,7 +16,6 @@ from trainguard.rules.max_initialization_time import Initialization
 BY_TWO = "Nothing wrong was found by 2 rules, but the evaluation"
 USED = "its GPU was 31 % busy on average"
 BY_LOW = "Nothing wrong was found by LowGPUUtilization, but the evaluation"
-NO_PROFILE = replace(ended(), instance_count=None)
 QUIET = [quiet("LowGPUUtilization"), quiet("CPUBottleneck"), quiet("OverallSystemUsage")]
 BOTTLENECK = [
     fired("CPUBottleneck", wasted=0.4, advice="Prefetch."),
@@ -367,33 +366,6 @@ def test_given_a_job_without_gpus_when_nothing_is_found_then_it_is_said_why_so_f
         "(2 rules do not apply, as it has no GPUs that wrote metrics)"
         in told(*rules, nodes=[Node(gpus=0, use=None)]).health
     )
-
-
-def test_given_no_profile_when_losses_were_judged_then_training_was_healthy_and_the_waste_is_not_known() -> None:
-    rules = [quiet("training/NotLearning"), quiet("training/LossSpike"), quiet("BatchSize", Status.NOT_APPLICABLE)]
-    lacking = quiet("training/Plateau", Status.NOT_APPLICABLE)
-    verdict = told(*rules, lacking, job=NO_PROFILE, nodes=[])
-    assert verdict.level == "healthy"
-    assert verdict.health == (
-        "Training was healthy: training/NotLearning found nothing wrong (BatchSize does not apply, without a profile; "
-        "training/Plateau lacks the steps or values that it checks)."
-    )
-    assert verdict.cost.startswith("Without a profile TrainGuard cannot say what was wasted; ")
-
-
-def test_given_no_profile_when_no_rule_judged_losses_then_the_job_is_not_called_healthy() -> None:
-    rules = [quiet("training/ExplodingTensor"), quiet("training/NotLearning", Status.NOT_APPLICABLE)]
-    verdict = told(*rules, quiet("BatchSize", Status.NOT_APPLICABLE), job=NO_PROFILE, nodes=[])
-    assert (verdict.level, verdict.change) == ("unknown", "Nothing needs to be changed, as far as that was judged.")
-    assert verdict.health == (
-        "Nothing wrong was found by training/ExplodingTensor, but no rule could judge losses or a profile (BatchSize "
-        "does not apply, without a profile; training/NotLearning lacks the steps or values that it checks)."
-    )
-
-
-def test_given_no_profile_when_training_failed_then_its_cost_is_not_said_to_be_nothing() -> None:
-    cost = told(fired("training/NotLearning"), job=NO_PROFILE, nodes=[]).cost
-    assert cost.startswith("It is a risk; without a profile TrainGuard cannot say what it costs; ")
 
 
 def test_given_nodes_with_more_and_fewer_gpus_when_told_then_every_gpu_counts_alike() -> None:
