@@ -9,7 +9,8 @@ import pytest
 
 from trainguard.cli.commands.cost.run import money, shown_amount
 from trainguard.pricing.table import packaged_prices
-from trainguard.running_costs.operating import ALARM_METRICS, CostLine, estimate, total
+from trainguard.running_costs.cost_lines import CostLine, total
+from trainguard.running_costs.operating import ALARM_METRICS, estimate
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 from trainguard.running_costs.workload import Workload
 
@@ -80,6 +81,12 @@ def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_
         assert f"{money(existing)}" in PAGE
         assert estimate(notified, PRICES).an_hour / nodes <= {1: 0.0005, 128: 0.00035}[nodes] < existing
         assert money(estimate(notified, PRICES).an_hour / nodes) in PAGE
+    more = [
+        money(estimate(Workload(nodes=nodes, saved_steps=steps), PRICES).an_hour - estimate(of(nodes), PRICES).an_hour)
+        for nodes, steps in ((1, 60.0), (128, 60.0), (1, 12.0))
+    ]
+    assert f"{more[0]} USD an hour more for a job of one node, {more[1]} for one of 128" in PAGE
+    assert f"12 an hour for one node: {more[2]} |" in PAGE
     framework = [estimate(Workload(nodes=nodes, framework=True), PRICES).an_hour for nodes in (1, 128)]
     assert all(5.2 < larger / plain < 6.0 for larger, plain in zip(framework, (one.an_hour, many.an_hour), strict=True))
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from trainguard.report.stack.keys import FEWEST_NODES, MOST_KEYS
 from trainguard.rules.registry import FRAMEWORK_RULES, RULE_NAMES, SYSTEM_RULES
+from trainguard.running_costs.cost_lines import CostLine, total
 from trainguard.running_costs.item_sizes import READ_BYTES, node_bytes, node_units, own_bytes, own_units
+from trainguard.running_costs.saved_steps import saved_step_lines
 from trainguard.running_costs.unit_prices import FreeTier, UnitPrices
 from trainguard.running_costs.workload import DEFAULT_MEMORY, MINUTES_AN_HOUR, FunctionMemory, Workload
 
@@ -88,27 +90,6 @@ _GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class CostLine:
-    """One line of a bill: ``amount`` units of ``what`` at ``price`` each, ``free`` of them for nothing."""
-
-    service: str
-    what: str
-    amount: float
-    price: float
-    free: float = 0.0
-
-    @property
-    def cost(self) -> float:
-        """What the line comes to at list price."""
-        return self.amount * self.price
-
-    @property
-    def cost_beyond_free(self) -> float:
-        """What the line comes to in an account that uses its free tier for nothing else."""
-        return max(self.amount - self.free, 0.0) * self.price
-
-
-@dataclass(frozen=True, slots=True)
 class Estimate:
     """What a job and its deployment cost.
 
@@ -170,11 +151,6 @@ class Estimate:
         return total(self.profile) * self.workload.hours
 
 
-def total(lines: Sequence[CostLine]) -> float:
-    """Return the sum of lines."""
-    return math.fsum(line.cost for line in lines)
-
-
 def estimate(
     workload: Workload, prices: UnitPrices, free: FreeTier = NOTHING_FREE, memory: FunctionMemory = DEFAULT_MEMORY
 ) -> Estimate:
@@ -226,6 +202,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         CostLine("DynamoDB", "write units of Jobs", job.looks, prices.write_unit),
         CostLine("DynamoDB", "read units", _reads(job, invocations), prices.read_unit),
         CostLine("CloudWatch", "GB of logs", logs / _GB, prices.log_gb),
+        *saved_step_lines(job, prices, memory, look_gib_s=looks / job.looks, look_reads=_look_reads(job)),
     )
 
 

@@ -35,6 +35,8 @@ class Workload:
         Sampling interval of the system metrics.
     framework : bool
         Whether each GPU's process writes framework events.
+    saved_steps : float
+        Steps an hour of which the job's first worker saves tensors or scalars as debug-output.
     evaluation_every_s : float
         How often a node's system metrics are evaluated while no rule is near a change, seconds.
     retention_days : int
@@ -50,6 +52,7 @@ class Workload:
     gpus: int = 8
     interval_ms: int = 500
     framework: bool = False
+    saved_steps: float = 0.0
     evaluation_every_s: float = EVALUATION_EVERY_S
     retention_days: int = 30
     existing_bucket: bool = False

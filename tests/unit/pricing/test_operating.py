@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from infra.config import DeploymentConfig
 from trainguard.errors import PriceTableError
-from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, CostLine, Estimate, estimate, total
+from trainguard.running_costs.cost_lines import CostLine, total
+from trainguard.running_costs.operating import ALARM_METRICS, HOURS_A_MONTH, Estimate, estimate
 from trainguard.running_costs.unit_prices import PACKAGED_NAME, FreeTier, packaged_unit_prices, read_unit_prices
 from trainguard.running_costs.workload import FunctionMemory, Workload
 

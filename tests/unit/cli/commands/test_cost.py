@@ -9,7 +9,8 @@ from typer.testing import CliRunner, Result
 
 from trainguard.cli.commands.cost.run import CostDocument, money
 from trainguard.cli.main import app
-from trainguard.running_costs.operating import estimate, total
+from trainguard.running_costs.cost_lines import total
+from trainguard.running_costs.operating import estimate
 from trainguard.running_costs.unit_prices import packaged_unit_prices
 from trainguard.running_costs.workload import Workload
 
@@ -27,13 +28,14 @@ def document(*words: str) -> dict[str, Any]:
 
 def test_given_a_job_when_estimated_then_the_document_has_the_models_totals_and_all_lines() -> None:
     words = ["--nodes", "128", "--hours", "24", "--gpus", "4", "--interval-ms", "1000", "--framework"]
-    found = document(*words, "--evaluation-every-s", "300", "--existing-bucket")
+    found = document(*words, "--evaluation-every-s", "300", "--existing-bucket", "--saved-steps", "12")
     workload = Workload(
         nodes=128,
         hours=24.0,
         gpus=4,
         interval_ms=1_000,
         framework=True,
+        saved_steps=12.0,
         evaluation_every_s=300.0,
         existing_bucket=True,
     )

@@ -26,6 +26,9 @@ def cost(
         int, typer.Option("--interval-ms", metavar="MS", min=100, max=60_000, help="ProfilingIntervalInMilliseconds.")
     ] = 500,
     framework: Annotated[bool, typer.Option("--framework", help="The job writes framework metrics, too.")] = False,
+    saved_steps: Annotated[
+        float, typer.Option("--saved-steps", metavar="N", min=0, max=36_000, help="Steps an hour with saved tensors.")
+    ] = 0.0,
     evaluation_every_s: Annotated[
         int,
         typer.Option(
@@ -74,6 +77,7 @@ def cost(
         gpus=gpus,
         interval_ms=interval_ms,
         framework=framework,
+        saved_steps=saved_steps,
         evaluation_every_s=float(evaluation_every_s),
         existing_bucket=existing_bucket,
         profile_notifications="queue" if profile_notifications is Announcement.QUEUE else "eventbridge",

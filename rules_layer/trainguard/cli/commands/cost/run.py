@@ -9,7 +9,8 @@ import msgspec
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line
 from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult, print_result
 from trainguard.errors import PriceTableError
-from trainguard.running_costs.operating import CostLine, Estimate, estimate, total
+from trainguard.running_costs.cost_lines import CostLine, total
+from trainguard.running_costs.operating import Estimate, estimate
 from trainguard.running_costs.unit_prices import PACKAGED_NAME, UnitPriceTable, packaged_unit_prices, read_unit_prices
 from trainguard.running_costs.workload import Workload
 
