@@ -67,9 +67,19 @@ class WatchState(msgspec.Struct, array_like=True):
         return {gpu: median(values) for gpu, values in self.power.items() if len(values) >= LEAST_WORK_MINUTES}
 
     @property
+    def through(self) -> float:
+        """Up to when the node is known, epoch seconds; 0 where nothing is."""
+        return self.at or 0.0
+
+    @property
     def quiet_s(self) -> float:
         """For how long the node has been quiet, seconds."""
-        return 0.0 if self.quiet_since is None or self.at is None else self.at - self.quiet_since
+        return 0.0 if self.quiet_since is None else self.through - self.quiet_since
+
+    @property
+    def paused_s(self) -> float:
+        """For how long no GPU has worked, whatever the host did, seconds."""
+        return 0.0 if self.paused_since is None else self.through - self.paused_since
 
     def fold(self, minute: NodeMinute, near_idle: float) -> None:
         """Take in one minute; ``near_idle`` is the share, 0 to 1, of the power at work that shows no work."""
