@@ -1,6 +1,7 @@
 """Small nodes and steps on the bounds of what HungJob takes for work, for waiting and for a standstill."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -19,6 +20,9 @@ from trainguard.telemetry.steps import StepBatch
 ROWS = 10
 """Samples of a minute: one of them is a tenth, what may stray."""
 
+STANDSTILL = 14
+"""Minutes at the end of a plan."""
+
 WORK_W = 400.0
 BYTES = (0.0, 10e6, 11e6)
 FULL = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, NAN)
@@ -34,15 +38,29 @@ LOOKS = {
 Columns = tuple[FloatArray, FloatArray, FloatArray]
 
 
-def hang_minutes(random: Random, count: int) -> Iterator[NodeMinute]:
-    """Yield a node of two GPUs that works for some minutes, and then stands still and works by turns."""
-    looks, left, host = ["work", "work"], random.choice([4, 5, 6]), (0.0, 0.0, 0.0)
-    for number in range(count):
-        if left == 0:
-            both = random.choice(list(LOOKS))
-            looks = [both, both if random.random() < 0.6 else random.choice(["idle", "waits"])]
-            left, host = random.randint(1, 6), (random.choice(BYTES), random.choice(BYTES), random.choice(FULL))
-        left -= 1
+Plan = list[tuple[list[str], tuple[float, float, float]]]
+"""What a node's two GPUs do in each minute, and its host: bytes of disks and network, full cores."""
+
+
+def plan_of(random: Random, count: int) -> Plan:
+    """Return minutes in which GPUs work, then stand still and work by turns, and at last stand still."""
+    plan: Plan = [(["work", "work"], (0.0, 0.0, 0.0))] * random.choice([4, 5, 5, 6])
+    while len(plan) < count:
+        both = random.choice(["work", "work", "waits", "waits", "waits", "idle", "idle", "moves", "draws"])
+        looks = [both, both if random.random() < 0.6 else random.choice(["idle", "waits"])]
+        host = (0.0, 0.0, 0.0)
+        if random.random() < 0.5:
+            host = random.choice(BYTES), random.choice(BYTES), random.choice(FULL)
+        plan += [(looks, host)] * random.choice([1, 2, 3, 8])
+    calm = (0.0, 0.0, 0.0) if random.random() < 0.7 else (10e6, 10e6, 0.5)
+    looks = random.choice([["waits", "waits"], ["idle", "idle"], ["waits", "idle"]])
+    return [*plan[: count - STANDSTILL], *[(looks, calm)] * STANDSTILL]
+
+
+def hang_minutes(random: Random, plan: Plan) -> Iterator[NodeMinute]:
+    """Yield the minutes of a node of two GPUs that does what is planned, but for single readings and minutes."""
+    for number, (planned, host) in enumerate(plan):
+        looks = planned if random.random() < 0.98 else [random.choice(list(LOOKS)) for _ in planned]
         columns = [_gpu(random, look) for look in looks]
         times = JOB_START + 60.0 * number + 6.0 * np.arange(ROWS)
         gpus = [f"gpu{each}" for each in range(2)]
@@ -66,7 +84,10 @@ def hang_minutes(random: Random, count: int) -> Iterator[NodeMinute]:
             active=(gpu >= 10.0).any(axis=1),
             started=np.full(ROWS, number > 0),
             fresh=ROWS,
-            view=part_view(random, at=float(times[-1]), gpus=gpus),
+            view=replace(
+                part_view(random, at=float(times[-1]), gpus=gpus),
+                ever_active=np.array([random.random() < 0.98 for _ in gpus]),
+            ),
             devices=DeviceSamples({names.POWER: power, **disks} if random.random() < 0.97 else disks),
         )
 
@@ -74,7 +95,7 @@ def hang_minutes(random: Random, count: int) -> Iterator[NodeMinute]:
 def _gpu(random: Random, look: str) -> Columns:
     utilization, memory, power = (np.full(ROWS, random.choice(values)) for values in LOOKS[look])
     for strays in (utilization, power):
-        for _ in range(random.choice([0, 0, 0, 1, 2])):
+        for _ in range(random.choice([0] * 9 + [1, 1, 2])):
             strays[random.randrange(ROWS)] = 50.0 if strays is utilization else random.choice([WORK_W, 201.0])
     if random.random() < 0.1:
         utilization[random.randrange(ROWS)] = NAN

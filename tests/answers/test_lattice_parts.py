@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.answers.lattice_hangs import hang_minutes, lattice_batches, lattice_progress, lattice_steps
+from tests.answers.lattice_hangs import hang_minutes, lattice_batches, lattice_progress, lattice_steps, plan_of
 from tests.answers.lattice_nodes import JOB_START
 from tests.answers.lattice_parts import (
     ACTIVITY,
@@ -142,7 +142,7 @@ def _hung_nodes() -> Iterator[Any]:
     rule, parameters = HungJob(), HungJobParameters()
     for random in randoms(30):
         state = WatchState()
-        for minute in hang_minutes(random, 40):
+        for minute in hang_minutes(random, plan_of(random, random.choice([20, 20, 30]))):
             rule.observe(state, minute, parameters)
             view = replace(minute.view, detailed=random.random() < 0.1)
             yield [*plain_result(rule.judge(state, view, parameters)).values(), state.quiet_s, state.longest_s]
@@ -154,7 +154,8 @@ def _hung_jobs() -> Iterator[Any]:
         count = random.randint(1, 2)
         states = {f"algo-{number}": WatchState() for number in range(1, count + 1)}
         silent_from = random.choice([35, 99, 99]) if count > 1 else 99
-        for number, minutes in enumerate(zip(*(hang_minutes(random, 40) for _ in states), strict=True)):
+        plan = plan_of(random, random.choice([20, 20, 30]))
+        for number, minutes in enumerate(zip(*(hang_minutes(random, plan) for _ in states), strict=True)):
             for (node, state), minute in zip(states.items(), minutes, strict=True):
                 if node == "algo-1" or number < silent_from:
                     state.fold(minute, 0.5)
@@ -192,7 +193,7 @@ def _health() -> Iterator[Any]:
         for minute in part_minutes(random, FAULTY if number % 3 == 0 else HEALTH, 25, utilization=LOAD):
             rule.observe(state, minute, parameters)
             later = (minute.view.watermark_s or 0.0) + random.choice([0.0, 0.0, 840.0, 870.0, 871.0, 930.0])
-            view = replace(minute.view, watermark_s=later, detailed=random.random() < 0.1)
+            view = replace(minute.view, watermark_s=later, first_sample_at=JOB_START, detailed=random.random() < 0.1)
             yield plain_result(rule.judge(state, view, parameters))
 
 

@@ -119,7 +119,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             worst=worst.gpu,
             data_points=state.minutes,
             advice=worst.advice,
-            affected_share=(view.watermark_s - worst.since) / _watched_s(view.watermark_s, view),
+            affected_share=min((view.watermark_s - worst.since) / _watched_s(view.watermark_s, view), 1.0),
             wasted_share=None if lost is None else share_of_paid(view, 60.0 * lost),
             onset=worst.since,
             gpus=tuple(dict.fromkeys(each.gpu for each in problems)),

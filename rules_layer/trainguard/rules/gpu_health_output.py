@@ -193,13 +193,13 @@ def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
 
 def _narrow(gpu: str, node: str, narrow: Sequence[_Narrow]) -> Problem:
     newest = narrow[-1]
-    was = "its own was before" if newest.best == newest.expected else "those of the other GPUs are"
+    expected = show_number(newest.expected)
+    was = f"it had {expected} before" if newest.best == newest.expected else f"those of the other GPUs have {expected}"
     return Problem(
         gpu,
         "link",
         narrow[0].at,
-        f"the PCIe link of {gpu} on {node} has {show_number(newest.width)} lanes under load, where {was} "
-        f"{show_number(newest.expected)}",
+        f"the PCIe link of {gpu} on {node} has {show_number(newest.width)} lanes under load, where {was}",
         f"Replace {node} if its data loading or its communication is slow: a link that lost lanes does not get them "
         f"back while the machine runs.",
     )

@@ -104,7 +104,8 @@ def calm_sentence(seconds: float, needed: float, present: Mapping[str, WatchStat
 def sentence_of(found: Standstill) -> str:
     """Say how the job hangs."""
     lasted = show_duration(found.seconds)
-    watts = f"{show_number(found.power)} W each, of {show_number(found.power_at_work)} W at work"
+    each = "" if len(found.waiting) == 1 else " each"
+    watts = f"{show_number(found.power)} W{each}, of {show_number(found.power_at_work)} W at work"
     stopped = "steps have stopped: " if found.steps_stopped else ""
     if found.waiting and not found.idle:
         look = (
