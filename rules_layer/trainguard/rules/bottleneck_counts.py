@@ -66,13 +66,27 @@ class Bottleneck(msgspec.Struct, array_like=True):
     peak: float
 
 
+_SUMS = (
+    "judged",
+    "bottlenecked",
+    "low_gpu",
+    "lost",
+    "slow",
+    "slow_lost",
+    "level",
+    "slow_gpu",
+    "slow_level",
+    "slow_peak",
+)
+
+
 class Tally(msgspec.Struct, array_like=True):
     """Counts over any number of snapshots; ``minutes`` holds the newest 30, ``newest`` the last 32 bottlenecks.
 
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
-    left undone in them. ``level`` is the cores' first measure, summed over the bottlenecks, and ``low``
-    in how many of them each GPU was low.
+    left undone in them; ``slow_gpu``, ``slow_level`` and ``slow_peak`` are their sums. ``level`` is the cores' first
+    measure, summed over the bottlenecks, and ``low`` in how many of them each GPU was low.
     """
 
     judged: int = 0
@@ -85,10 +99,18 @@ class Tally(msgspec.Struct, array_like=True):
     slow_lost: int = 0
     level: int = 0
     low: dict[str, int] = msgspec.field(default_factory=dict)
+    slow_gpu: int = 0
+    slow_level: int = 0
+    slow_peak: int = 0
+
+    @property
+    def gone_slow(self) -> MinuteCount:
+        """The slow minutes that are no longer held, as one."""
+        return MinuteCount(0, self.slow, 0, self.slow_gpu, self.slow_level, self.slow_peak)
 
     def absorb(self, other: "Tally", is_slow: IsSlow) -> None:
         """Add the counts of other snapshots."""
-        for name in ("judged", "bottlenecked", "low_gpu", "lost", "slow", "slow_lost", "level"):
+        for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for gpu, points in other.low.items():
             self.low[gpu] = self.low.get(gpu, 0) + points
@@ -104,6 +126,9 @@ class Tally(msgspec.Struct, array_like=True):
             if is_slow(gone):
                 self.slow += gone.judged
                 self.slow_lost += gone.wasted
+                self.slow_gpu += gone.gpu
+                self.slow_level += gone.level
+                self.slow_peak += gone.peak
         self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
 
 
@@ -113,14 +138,14 @@ class Share:
 
     hits: int
     judged: int
-    lost: int = 0
+    lost: int
 
     @property
     def percent(self) -> float:
         """In percent; 0 of none."""
         return 100.0 * self.hits / self.judged if self.judged else 0.0
 
-    def wasted_of(self, least: int = 0) -> float:
+    def wasted_of(self, least: int) -> float:
         """Return the share, 0 to 1, of the judged time that was lost, or of ``least`` points where they are more."""
         points = max(self.judged, least)
         return self.lost / (100.0 * HUNDREDTHS) / points if points else 0.0

@@ -79,11 +79,15 @@ class Evidence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """What slow minutes were like: the GPUs' mean against its limit, percent, and the cores' condition in words."""
+    """What slow minutes were like: the GPUs' mean against its limit, percent, and the cores' condition in words.
+
+    ``newest`` says that the mean is of those of the newest minutes, and else of all.
+    """
 
     limit: float
     gpu: float
     cause: str
+    newest: bool
 
 
 def details_of(tally: Tally, points: Evidence, minutes: Evidence, peak: str) -> BottleneckDetails:
@@ -106,7 +110,7 @@ def sentence_of_minutes(share: Share, where: str, threshold: float, slowness: Sl
     return (
         f"in the minutes of {share.hits:,} of {counted(share.judged, 'point')} {where} ({show_percent(share.percent)}, "
         f"threshold {show_percent(threshold)}) the GPUs were below {show_percent(slowness.limit)} on average, at "
-        f"{show_percent(slowness.gpu)} in the newest, while {slowness.cause}."
+        f"{show_percent(slowness.gpu)}{' in the newest' if slowness.newest else ''}, while {slowness.cause}."
     )
 
 

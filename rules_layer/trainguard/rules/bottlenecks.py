@@ -186,13 +186,12 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         reason = (
             output.sentence_of(measured, where, self.cause(parameters), _limits(parameters))
             if evidence is points
-            else output.sentence_of_minutes(measured, where, parameters.threshold, self._slowness(slow))
+            else output.sentence_of_minutes(measured, where, parameters.threshold, self._slowness(kept, slow))
         )
         if above and not costly:
             reason += output.too_little(measured.wasted_of(least), ALARMING_WASTE)
         elif costly and found is None:
             reason += output.over(LAPSED_MINUTES)
-        level = kept.level / kept.bottlenecked if evidence is points and kept.bottlenecked else _level(slow)
         return RuleResult(
             Status.FIRED if found else Status.OK,
             reason,
@@ -200,7 +199,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             threshold=parameters.threshold,
             measure=BOTTLENECKED_SHARE if evidence is points else SLOW_SHARE,
             data_points=kept.judged,
-            advice=f"{self.remedy(level)} ({view.node})." if found else None,
+            advice=f"{self.remedy(_level(kept, slow, evidence is points))} ({view.node})." if found else None,
             affected_share=evidence.whole.percent / 100.0,
             wasted_share=share_of_paid(view, lost_s) if found else None,
             pooled=(evidence.whole.hits, kept.judged),
@@ -210,13 +209,11 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             details=details or {},
         )
 
-    def _slowness(self, slow: list[MinuteCount]) -> output.Slowness:
-        """Say how slow the GPUs were in the slow minutes that are held."""
-        total = MinuteCount(0, 0, 0)
-        for count in slow:
-            total.add(count)
+    def _slowness(self, kept: Tally, slow: list[MinuteCount]) -> output.Slowness:
+        """Say how slow the GPUs were in the slow minutes that are held, or else in those before."""
+        total = _total(kept, slow)
         cause = self.cause_of_minutes(total.mean(total.level), total.mean(total.peak))
-        return output.Slowness(SLOW_GPUS, total.mean(total.gpu), cause)
+        return output.Slowness(SLOW_GPUS, total.mean(total.gpu), cause, newest=bool(slow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +237,22 @@ def _minutes(kept: Tally, slow: list[MinuteCount]) -> _Evidence:
     return _Evidence(Share(kept.slow + hits, kept.judged, kept.slow_lost + lost), recent)
 
 
-def _level(slow: list[MinuteCount]) -> float:
-    judged = sum(count.judged for count in slow)
-    return sum(count.level for count in slow) / judged if judged else 0.0
+def _total(kept: Tally, slow: list[MinuteCount]) -> MinuteCount:
+    """Return the slow minutes that are held as one; where none is, those before."""
+    if not slow:
+        return kept.gone_slow
+    total = msgspec.structs.replace(slow[0])
+    for count in slow[1:]:
+        total.add(count)
+    return total
+
+
+def _level(kept: Tally, slow: list[MinuteCount], by_points: bool) -> float:
+    """Return the cores' first measure in the bottlenecks, or in slow minutes."""
+    if by_points:
+        return kept.level / kept.bottlenecked
+    total = _total(kept, slow)
+    return total.mean(total.level)
 
 
 def _limits(parameters: BottleneckParameters) -> tuple[float, float, float]:
@@ -250,7 +260,8 @@ def _limits(parameters: BottleneckParameters) -> tuple[float, float, float]:
 
 
 def _onset(minute: int, view: NodeView) -> float:
-    return max(60.0 * minute, view.first_active_at or 0.0)
+    began_at = 60.0 * minute
+    return began_at if view.first_active_at is None else max(began_at, view.first_active_at)
 
 
 def _gpus(state: BottleneckState, view: NodeView, by_points: bool) -> tuple[str, ...]:

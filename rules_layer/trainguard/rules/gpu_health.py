@@ -119,7 +119,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             worst=worst.gpu,
             data_points=state.minutes,
             advice=worst.advice,
-            affected_share=min(max(view.watermark_s - worst.since, 0.0) / _watched_s(view), 1.0),
+            affected_share=min((view.watermark_s - worst.since) / _watched_s(view.watermark_s, view), 1.0),
             wasted_share=None if lost is None else share_of_paid(view, 60.0 * lost),
             onset=worst.since,
             gpus=tuple(dict.fromkeys(each.gpu for each in problems)),
@@ -128,6 +128,7 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
         )
 
 
-def _watched_s(view: NodeView) -> float:
+def _watched_s(watermark_s: float, view: NodeView) -> float:
     """Return for how long the node was watched, seconds."""
-    return max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), view.interval_s)
+    since = watermark_s if view.first_sample_at is None else view.first_sample_at
+    return max(watermark_s - since, view.interval_s)

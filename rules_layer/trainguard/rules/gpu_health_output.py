@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,23 @@ class Problem:
         return self.kind == "vanished"
 
 
+class _Slowed(NamedTuple):
+    """A minute in which a GPU was throttled: its clock, MHz, and how many percent of it were lost."""
+
+    minute: LoadedMinute
+    clock: float
+    lost: float
+
+
+class _Narrow(NamedTuple):
+    """A minute, epoch seconds, in which a link was narrow: its lanes, the most that it had, and what is expected."""
+
+    at: float
+    width: float
+    best: float | None
+    expected: float
+
+
 def problems_of(state: HealthState, node: str, watermark_s: float, *, clock_loss: float, minutes: int) -> list[Problem]:
     """Return the node's problems, the gravest first.
 
@@ -66,12 +83,22 @@ def _problems(
 ) -> Iterator[Problem]:
     yield from _lasting(gpu, record, node)
     recent = [each for each in record.loaded if watermark_s - each.at <= STALE_S]
-    throttled = [each for each in recent if round(100.0 * (clock_lost(record, each) or 0.0), 6) >= clock_loss]
+    throttled = [
+        _Slowed(each, each.clock, 100.0 * lost)
+        for each in recent
+        if each.clock is not None
+        and (lost := clock_lost(record, each)) is not None
+        and round(100.0 * lost, 6) >= clock_loss
+    ]
     if len(throttled) >= minutes:
         yield _throttled(gpu, record, node, throttled)
-    narrow = [each for each in recent if _is_narrow(record, each)]
+    narrow = [
+        _Narrow(each.at, each.width, record.best_width, expected)
+        for each in recent
+        if each.width is not None and each.width < (expected := _expected_width(record, each))
+    ]
     if len(narrow) >= minutes:
-        yield _narrow(gpu, record, node, narrow)
+        yield _narrow(gpu, node, narrow)
 
 
 def _lasting(gpu: str, record: GpuRecord, node: str) -> Iterator[Problem]:
@@ -136,9 +163,8 @@ def _xid(gpu: str, node: str, code: int, count: int, first_at: float) -> Problem
     return Problem(gpu, "xid", first_at, f"{gpu} on {node} reported XID {code}, {fault.meaning}{times}", advice)
 
 
-def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[LoadedMinute]) -> Problem:
-    newest = throttled[-1]
-    lost = 100.0 * (clock_lost(record, newest) or 0.0)
+def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[_Slowed]) -> Problem:
+    newest = throttled[-1].minute
     cause = "its power limit"
     advice = f"Compare the power limit of {gpu} on {node} with that of the other GPUs, and set it as theirs is."
     if newest.heat >= newest.brake and newest.heat > 0.0:
@@ -151,31 +177,29 @@ def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[Loade
     return Problem(
         gpu,
         "throttled",
-        throttled[0].at,
-        f"{gpu} on {node} is throttled by {cause}: its clock under load is {show_number(newest.clock or 0.0)} MHz, "
-        f"{show_percent(lost)} lower than without{held}",
+        throttled[0].minute.at,
+        f"{gpu} on {node} is throttled by {cause}: its clock under load is {show_number(throttled[-1].clock)} MHz, "
+        f"{show_percent(throttled[-1].lost)} lower than without{held}",
         advice,
-        measured=lost,
+        measured=throttled[-1].lost,
         lost_min=record.lost,
     )
 
 
-def _is_narrow(record: GpuRecord, loaded: LoadedMinute) -> bool:
-    """Tell whether a link is narrower than it was, or than the others': a maximum alone says what a slot may have."""
-    expected = max(record.best_width or 0.0, loaded.peers_width or 0.0)
-    return loaded.width is not None and loaded.width < expected
+def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
+    """Return how wide a link was, or how wide the others' are: a maximum alone says what a slot may have."""
+    return max(width for width in (loaded.width, record.best_width, loaded.peers_width) if width is not None)
 
 
-def _narrow(gpu: str, record: GpuRecord, node: str, narrow: Sequence[LoadedMinute]) -> Problem:
+def _narrow(gpu: str, node: str, narrow: Sequence[_Narrow]) -> Problem:
     newest = narrow[-1]
-    expected = max(record.best_width or 0.0, newest.peers_width or 0.0)
-    was = "its own was before" if (record.best_width or 0.0) >= expected else "those of the other GPUs are"
+    expected = show_number(newest.expected)
+    was = f"it had {expected} before" if newest.best == newest.expected else f"those of the other GPUs have {expected}"
     return Problem(
         gpu,
         "link",
         narrow[0].at,
-        f"the PCIe link of {gpu} on {node} has {show_number(newest.width or 0.0)} lanes under load, where {was} "
-        f"{show_number(expected)}",
+        f"the PCIe link of {gpu} on {node} has {show_number(newest.width)} lanes under load, where {was}",
         f"Replace {node} if its data loading or its communication is slow: a link that lost lanes does not get them "
         f"back while the machine runs.",
     )

@@ -4,7 +4,6 @@ A rule over each node watches power and activity; the rule over the job fires wh
 loads or evaluates on the hosts is no hang, and a job that went on after a pause may pause for twice as long.
 """
 
-from collections.abc import Mapping
 from statistics import fmean
 from typing import ClassVar
 
@@ -19,7 +18,6 @@ from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeVie
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, Loss, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import counted, show_duration
 from trainguard.rules.windowing import no_utilization
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -104,12 +102,9 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
         if not state.known:
             reason = f"no GPU of {view.node} has worked for {LEAST_WORK_MINUTES} minutes with a sample of power."
             return RuleResult(Status.WARMING_UP, reason, data_points=state.minutes, details=details)
-        reason = f"the GPUs of {view.node} work, by their utilization or their power."
-        if state.quiet_since is not None:
-            reason = f"no GPU of {view.node} has worked for {show_duration(state.quiet_s)}."
         return RuleResult(
             Status.OK,
-            reason,
+            output.node_sentence(state, view.node),
             measured=state.quiet_s / 60.0,
             threshold=_needed_s(parameters, state.longest_s, has_steps=False) / 60.0,
             data_points=state.minutes,
@@ -148,15 +143,15 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
             parted = [facts.system for facts in view.nodes.values() if facts.system and _is_partitioned(facts)]
             reason = no_utilization(parted[0]) if parted else output.NOT_COLLECTED
             return RuleResult(Status.NOT_APPLICABLE, reason, details=details)
-        newest = max(state.at or 0.0 for state in watched.values())
+        newest = max(state.through for state in watched.values())
         silent_s = SILENT_NODE_S + view.evaluation_every_s
-        silent = [node for node, state in watched.items() if newest - (state.at or 0.0) > silent_s]
+        silent = [node for node, state in watched.items() if newest - state.through > silent_s]
         present = {node: state for node, state in watched.items() if node not in silent}
         if not all(state.known for state in present.values()):
             reason = f"its GPUs have not worked for {LEAST_WORK_MINUTES} minutes with samples of power yet."
             return RuleResult(Status.WARMING_UP, reason, details=details)
-        since = max((state.quiet_since or newest for state in present.values()), default=newest)
-        seconds = max(min(state.at or 0.0 for state in present.values()) - since, 0.0)
+        since = max(state.quiet_since or newest for state in present.values())
+        seconds = max(min(state.through for state in present.values()) - since, 0.0)
         stopped = bool(steps) and max(each.end_us for each in steps.values()) / 1e6 <= since + STEP_SLACK_S
         longest_s = max(state.longest_s for state in watched.values())
         needed = _needed_s(parameters, longest_s, has_steps=stopped)
@@ -164,7 +159,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         if not is_quiet or seconds < needed or (steps and not stopped):
             return RuleResult(
                 Status.OK,
-                _calm(seconds if is_quiet else 0.0, needed, present),
+                output.calm_sentence(seconds if is_quiet else 0.0, needed, present),
                 measured=seconds / 60.0 if is_quiet else 0.0,
                 threshold=needed / 60.0,
                 near=is_quiet,
@@ -173,7 +168,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
         found = _standstill(view, present, silent, steps, seconds, stopped=stopped)
         where = [*(found.behind or ()), *found.silent, *found.suspects]
         began = view.started_at if view.started_at is not None else since
-        wasted = min(seconds / max(newest - began, seconds), 1.0)
+        wasted = seconds / max(newest - began, seconds)
         return RuleResult(
             Status.FIRED,
             f"{output.sentence_of(found)}.",
@@ -214,15 +209,6 @@ def _progress(view: JobView) -> dict[str, Progress]:
         if isinstance(state, ProgressState)
         for name, progress in sorted(state.processes.items())
     }
-
-
-def _calm(seconds: float, needed: float, present: Mapping[str, WatchState]) -> str:
-    if not seconds:
-        paused = [state.at - state.paused_since for state in present.values() if state.at and state.paused_since]
-        if present and len(paused) == len(present) and min(paused) > 0.0:
-            return f"no GPU has worked for {show_duration(min(paused))}, and hosts compute, read, write or send."
-        return f"GPUs of {counted(len(present), 'node')} work, by their utilization or their power."
-    return f"no GPU has worked for {show_duration(seconds)}; that counts from {show_duration(needed)} on."
 
 
 def _standstill(

@@ -1,7 +1,7 @@
 """What is said of a job that hangs: sentences, advice and details."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -75,10 +75,37 @@ def details_of(watched: dict[str, WatchState], steps: dict[str, str]) -> HungDet
     )
 
 
+def node_sentence(state: WatchState, node: str) -> str:
+    """Say what is known of a node."""
+    if state.quiet_since is None:
+        return f"the GPUs of {node} work, by their utilization or their power."
+    if state.quiet_s > 0.0:
+        return f"no GPU of {node} has worked for {show_duration(state.quiet_s)}."
+    if state.paused_s > 0.0:
+        return (
+            f"no GPU of {node} has worked for {show_duration(state.paused_s)}, and its host computes, reads, writes or "
+            "sends."
+        )
+    return f"no GPU of {node} works in its newest sample."
+
+
+def calm_sentence(seconds: float, needed: float, present: Mapping[str, WatchState]) -> str:
+    """Say of a job that does not hang for how many ``seconds`` no GPU of its nodes has worked; 0 where some work."""
+    if seconds:
+        return f"no GPU has worked for {show_duration(seconds)}; that counts from {show_duration(needed)} on."
+    paused_s = min(state.paused_s for state in present.values())
+    if paused_s > 0.0:
+        busy = any(state.quiet_s < state.paused_s for state in present.values())
+        hosts = ", and hosts compute, read, write or send" if busy else ""
+        return f"no GPU has worked for {show_duration(paused_s)}{hosts}."
+    return f"GPUs of {counted(len(present), 'node')} work, by their utilization or their power."
+
+
 def sentence_of(found: Standstill) -> str:
     """Say how the job hangs."""
     lasted = show_duration(found.seconds)
-    watts = f"{show_number(found.power)} W each, of {show_number(found.power_at_work)} W at work"
+    each = "" if len(found.waiting) == 1 else " each"
+    watts = f"{show_number(found.power)} W{each}, of {show_number(found.power_at_work)} W at work"
     stopped = "steps have stopped: " if found.steps_stopped else ""
     if found.waiting and not found.idle:
         look = (

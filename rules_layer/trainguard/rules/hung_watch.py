@@ -5,6 +5,7 @@ is 100 % utilized, moves no memory, and draws little more power than an idle one
 """
 
 import math
+from collections.abc import Mapping
 from statistics import median
 
 import msgspec
@@ -67,9 +68,19 @@ class WatchState(msgspec.Struct, array_like=True):
         return {gpu: median(values) for gpu, values in self.power.items() if len(values) >= LEAST_WORK_MINUTES}
 
     @property
+    def through(self) -> float:
+        """Up to when the node is known, epoch seconds; 0 where nothing is."""
+        return self.at or 0.0
+
+    @property
     def quiet_s(self) -> float:
         """For how long the node has been quiet, seconds."""
-        return 0.0 if self.quiet_since is None or self.at is None else self.at - self.quiet_since
+        return 0.0 if self.quiet_since is None else self.through - self.quiet_since
+
+    @property
+    def paused_s(self) -> float:
+        """For how long no GPU has worked, whatever the host did, seconds."""
+        return 0.0 if self.paused_since is None else self.through - self.paused_since
 
     def fold(self, minute: NodeMinute, near_idle: float) -> None:
         """Take in one minute; ``near_idle`` is the share, 0 to 1, of the power at work that shows no work."""
@@ -78,9 +89,10 @@ class WatchState(msgspec.Struct, array_like=True):
             return
         self.at = float(minute.snapshots.times[-1])
         self.minutes += 1
-        look = _look_at(minute, self.known, near_idle)
+        known = self.known
+        look = _look_at(minute, known, near_idle)
         if look is None:
-            self._note_work(minute)
+            self._note_work(minute, known)
             return
         if self.paused_since is not None and look.worked_until > self.paused_since:
             self.longest_s = max(self.longest_s, look.worked_from - self.paused_since)
@@ -93,15 +105,18 @@ class WatchState(msgspec.Struct, array_like=True):
             if look.idle and not _is_calm(minute, len(look.waiting)):
                 self.quiet_since = self.at
         if self.paused_since is None:
-            self._note_work(minute)
+            self._note_work(minute, {})
 
-    def _note_work(self, minute: NodeMinute) -> None:
-        """Add the power of GPUs that worked throughout the minute."""
+    def _note_work(self, minute: NodeMinute, known: Mapping[str, float]) -> None:
+        """Add the power of GPUs that were busy throughout the minute; of those ``known`` nobody knows whether in work.
+
+        One that waits for a GPU which has no samples any more looks busy, too.
+        """
         power = minute.devices.of(names.POWER)
         for column, gpu in enumerate(minute.snapshots.gpu_names):
             sampled = _sampled(minute.snapshots.gpu_utilization[:, column])
             is_at_work = minute.started.any() and sampled.size and float(sampled.mean()) >= IDLE_PERCENT
-            if is_at_work and gpu in power and (gpu in self.power or len(self.power) < MOST_GPUS):
+            if is_at_work and gpu not in known and gpu in power and (gpu in self.power or len(self.power) < MOST_GPUS):
                 newest = [*self.power.get(gpu, []), round(power[gpu].mean, 1)]
                 self.power[gpu] = newest[-WORK_MINUTES:]
 

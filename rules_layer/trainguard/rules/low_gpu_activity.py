@@ -62,6 +62,7 @@ class BusyMinutes(msgspec.Struct, array_like=True):
 class Hollow:
     """A GPU that was busy for long and used little of itself: 95th percentile of activity, mean utilization.
 
+    Both are of the newest ``minutes`` minutes of work, all of them hollow, of which no more than 60 are remembered.
     ``measure`` says of what the activity is, ``threshold`` below which it counts, ``power`` what the GPU draws, watts;
     0 where that is not known.
     """
@@ -72,9 +73,9 @@ class Hollow:
     minutes: int
     since: float
     lost_min: float
-    measure: str = SM
-    threshold: float = 20.0
-    power: float = 0.0
+    measure: str
+    threshold: float
+    power: float
 
 
 def fold_activity(
@@ -149,17 +150,17 @@ def _note_power(held: BusyMinutes, gpu: str, minute: NodeMinute) -> None:
 
 def hollow_gpus(minutes: dict[str, BusyMinutes], lasting_s: float, threshold_sm: float) -> list[Hollow]:
     """Return the GPUs that were hollow in every minute of work for ``lasting_s`` seconds, the least active first."""
-    needed = min(max(math.ceil(lasting_s / MINUTE_S), 1), MOST_MINUTES)
+    needed = min(math.ceil(lasting_s / MINUTE_S), MOST_MINUTES)
     found = []
     for gpu, held in minutes.items():
         if held.hollow >= needed and held.since is not None:
-            newest = np.array(held.activity[-needed:], dtype=np.float64) / 10.0
+            newest = np.array(held.activity[-held.hollow :], dtype=np.float64) / 10.0
             found.append(
                 Hollow(
                     gpu=gpu,
                     p95=float(np.quantile(newest, 0.95)),
-                    busy=sum(held.utilization[-needed:]) / needed,
-                    minutes=held.hollow,
+                    busy=sum(held.utilization[-held.hollow :]) / newest.size,
+                    minutes=newest.size,
                     since=held.since,
                     lost_min=held.lost,
                     measure=held.measure,

@@ -87,20 +87,25 @@ def is_known(held: Mapping[str, HeldMemory], view: NodeView) -> bool:
 
 def held_memory(held: Mapping[str, HeldMemory], view: NodeView) -> Held | None:
     """Return the GPUs that have held memory for HELD_S; None where none has."""
-    return _sum(held, [gpu for gpu, each in held.items() if _lasts(each.since, HELD_S, each, view)])
+    gpus = [gpu for gpu, each in held.items() if _lasts(each.since, HELD_S, each, view)]
+    return _sum(held, gpus) if gpus else None
 
 
-def held_while_idle(held: Mapping[str, HeldMemory], view: NodeView, gpu: str, least_s: float) -> Held | None:
-    """Return what a GPU holds that has been idle for ``least_s`` seconds, whatever the others do; None if not so."""
+def held_while_idle(
+    held: Mapping[str, HeldMemory], view: NodeView, gpu: str, least_s: float
+) -> tuple[Held, float] | None:
+    """Return what a GPU holds that has been idle for ``least_s`` seconds, whatever the others do, and for how many.
+
+    None where it holds nothing, or works.
+    """
     each = held.get(gpu)
-    if each is None or not _lasts(each.since, HELD_S, each, view) or not _lasts(each.idle_since, least_s, each, view):
+    if each is None or not _lasts(each.since, HELD_S, each, view):
         return None
-    return _sum(held, [gpu])
+    idle_s = _lasted_s(each.idle_since, each, view)
+    return None if idle_s is None or idle_s < least_s else (_sum(held, [gpu]), idle_s)
 
 
-def _sum(held: Mapping[str, HeldMemory], gpus: list[str]) -> Held | None:
-    if not gpus:
-        return None
+def _sum(held: Mapping[str, HeldMemory], gpus: list[str]) -> Held:
     holding = [held[gpu] for gpu in gpus]
     total = sum(each.total for each in holding) if all(each.total for each in holding) else 0
     ordered = sorted(gpus, key=lambda gpu: (len(gpu), gpu))
@@ -108,9 +113,14 @@ def _sum(held: Mapping[str, HeldMemory], gpus: list[str]) -> Held | None:
 
 
 def _lasts(since: int | None, least_s: float, each: HeldMemory, view: NodeView) -> bool:
+    lasted_s = _lasted_s(since, each, view)
+    return lasted_s is not None and lasted_s >= least_s
+
+
+def _lasted_s(since: int | None, each: HeldMemory, view: NodeView) -> float | None:
     if since is None or view.watermark_s is None or not _is_fresh(each, view):
-        return False
-    return view.watermark_s + view.interval_s - since >= least_s
+        return None
+    return view.watermark_s + view.interval_s - since
 
 
 def _is_fresh(each: HeldMemory, view: NodeView) -> bool:

@@ -28,18 +28,16 @@ def memory_of(held: Mapping[str, HeldMemory], view: NodeView) -> Memory:
 
 def node_holds(held: Held, view: NodeView) -> str:
     """Say how much memory the GPUs of an idle node hold, as the rest of a sentence."""
-    gpus = f"{len(held.gpus)} of {len(view.gpu_names)} GPUs hold"
+    gpus = f"{len(held.gpus)} of {len(view.gpu_names)} GPUs {'holds' if len(held.gpus) == 1 else 'hold'}"
     return f", and {'its GPU holds' if len(view.gpu_names) == 1 else gpus} {_amount(held)} of memory"
 
 
-def gpu_sentence(held: Held, memory: HeldMemory, view: NodeView) -> str:
+def gpu_sentence(held: Held, idle_s: float, view: NodeView) -> str:
     """Say that one GPU idles beside others that work, and what it holds; without a full stop."""
-    at = memory.at if view.watermark_s is None else view.watermark_s
-    idle = show_duration(at + view.interval_s - (at if memory.idle_since is None else memory.idle_since))
     verb = "was" if view.closed else "has been"
     return (
-        f"{FINDINGS['silent']}{HOLDING_SUFFIX}: {held.gpus[0]} on {view.node} {verb} idle for {idle} "
-        f"(allowed {show_duration(IDLE_FINDING_S)}), and holds {_amount(held)} of memory"
+        f"{FINDINGS['silent']}{HOLDING_SUFFIX}: {held.gpus[0]} on {view.node} {verb} idle for "
+        f"{show_duration(idle_s)} (allowed {show_duration(IDLE_FINDING_S)}), and holds {_amount(held)} of memory"
     )
 
 

@@ -27,7 +27,7 @@ Look = Literal["unused", "silent", "quiet", "weak"]
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """How a node idles, and for how many ``seconds``.
+    """How a node idles, for how many ``seconds``, and since when, epoch seconds.
 
     ``look`` is "unused" where no GPU was ever active, "silent" where none has been since the last work, and "quiet"
     where they are nearly idle on average. With "weak" they work, and are under-used.
@@ -36,6 +36,7 @@ class Idleness:
     look: Look
     seconds: float
     at_start: bool
+    since: float
 
     @property
     def kind(self) -> IdleNode | None:
@@ -47,6 +48,8 @@ class Idleness:
 
 def idleness_of(view: NodeView) -> Idleness | None:
     """Say how a node idles; None where it works, or has not idled for long enough."""
+    if view.watermark_s is None:
+        return None
     at_start = view.first_active_at is None
     silent_s = view.idle_run_s if at_start or not _plausible_by_chance(view) else 0.0
     resumed = not view.closed and view.idle_time.newest_mean >= QUIET_PERCENT
@@ -58,12 +61,12 @@ def idleness_of(view: NodeView) -> Idleness | None:
     seconds = (silent_s if silent else quiet_s) + view.interval_s
     if seconds < IDLE_FINDING_S:
         return None
-    if silent and view.idle_time.run_mean >= QUIET_PERCENT:
-        return Idleness("weak", seconds, at_start)
-    if at_start and not view.ever_active.any():
-        return Idleness("unused", seconds, at_start)
     look: Look = "silent" if silent and not at_start else "quiet"
-    return Idleness(look, seconds, at_start)
+    if silent and view.idle_time.run_mean >= QUIET_PERCENT:
+        look = "weak"
+    elif at_start and not view.ever_active.any():
+        look = "unused"
+    return Idleness(look, seconds, at_start, view.watermark_s + view.interval_s - seconds)
 
 
 def _plausible_by_chance(view: NodeView) -> bool:

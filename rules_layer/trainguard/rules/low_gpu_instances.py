@@ -70,13 +70,13 @@ def judge_instances(
         return RuleResult(Status.NOT_APPLICABLE, reason)
     used = {name: held for name, held in instances.items() if held.used}
     judged = used or instances
-    needed = min(max(math.ceil((lasting_s if used else IDLE_FINDING_S) / MINUTE_S), 1), MOST_MINUTES)
+    needed = min(math.ceil((lasting_s if used else IDLE_FINDING_S) / MINUTE_S), MOST_MINUTES)
     seen = max(len(held.activity) for held in judged.values())
     if seen < needed:
         reason = f"the instances (MIG) of {view.node} have {seen} of {counted(needed, 'minute')} with SM activity."
         return RuleResult(Status.WARMING_UP, reason, data_points=seen)
     lost_s = MINUTE_S * sum(held.lost for held in judged.values() if held.low >= needed) / len(judged)
-    p95 = {name: held.p95(needed) for name, held in judged.items()}
+    p95 = {name: held.p95(max(needed, held.low)) for name, held in judged.items()}
     low = sorted((name for name, held in judged.items() if held.low >= needed), key=lambda name: (p95[name], name))
     worst = low[0] if low else min(p95, key=lambda name: (p95[name], name))
     return RuleResult(
@@ -106,7 +106,7 @@ def _sentence(
             f"{show_percent(p95)} {allowed}{unmeasured}."
         )
     more = f"; {len(low)} instances of {view.node} are low" if len(low) > 1 else ""
-    lasted = show_duration(MINUTE_S * held.low)
+    lasted = show_duration(MINUTE_S * min(held.low, MOST_MINUTES))
     if not used:
         idle = f"for {lasted} the SM activity of each was below {show_percent(USED_PERCENT)}"
         return f"no instance (MIG) of {view.node} was used: {idle}{unmeasured}."

@@ -44,7 +44,7 @@ def judge_hollow(view: NodeView, hollow: list[Hollow], details: LowGpuDetails | 
     """Say that GPUs look busy and use little of themselves."""
     worst = hollow[0]
     lost_s = 60.0 * sum(each.lost_min for each in hollow) / max(int(np.count_nonzero(view.ever_active)), 1)
-    seen = 0.0 if view.watermark_s is None else view.watermark_s - min(each.since for each in hollow)
+    onset = min(each.since for each in hollow)
     return RuleResult(
         Status.FIRED,
         f"{output.hollow_sentence(hollow, view)}.",
@@ -54,9 +54,9 @@ def judge_hollow(view: NodeView, hollow: list[Hollow], details: LowGpuDetails | 
         worst=worst.gpu,
         data_points=view.kept_total,
         advice=output.hollow_advice(worst, view),
-        affected_share=share_of_paid(view, seen),
+        affected_share=None if view.watermark_s is None else share_of_paid(view, view.watermark_s - onset),
         wasted_share=share_of_paid(view, lost_s),
-        onset=min(each.since for each in hollow),
+        onset=onset,
         gpus=tuple(each.gpu for each in hollow),
         details={} if details is None else msgspec.structs.replace(details, measure=worst.measure),
     )
@@ -77,7 +77,7 @@ def judge_weak(view: NodeView, idleness: Idleness, sign: str | None, details: Lo
         advice=output.idle_advice(weak, view),
         affected_share=share_of_paid(view, idleness.seconds),
         wasted_share=share_of_paid(view, (1.0 - used) * idleness.seconds),
-        onset=None if view.watermark_s is None else view.watermark_s + view.interval_s - idleness.seconds,
+        onset=idleness.since,
         gpus=view.gpu_names,
         details={} if details is None else msgspec.structs.replace(details, finding=output.FINDINGS["weak"]),
     )
@@ -106,7 +106,7 @@ def judge_idle(
         idle_node=idleness.kind,
         past_reason=output.idle_sentence(idleness, view, past=True),
         past_advice=output.idle_advice(idleness, view, past=True),
-        onset=None if view.watermark_s is None else view.watermark_s + view.interval_s - idleness.seconds,
+        onset=idleness.since,
         gpus=view.gpu_names,
         details=held_output.noted(details, held_output.memory_of(held, view), output.FINDINGS[idleness.look]),
     )

@@ -299,10 +299,11 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         low = [usage for usage in judged if usage.kind is not None]
         worst = min(fired or lasted or low or judged, key=lambda usage: (usage.p95, usage.p5))
         thresholds = parameters.threshold_p95, parameters.threshold_p5
-        held = held_while_idle(state.held, view, worst.gpu, IDLE_FINDING_S) if worst in fired else None
+        holding = held_while_idle(state.held, view, worst.gpu, IDLE_FINDING_S) if worst in fired else None
+        held = None if holding is None else holding[0]
         sentence = output.sentence_of(worst, view, min(window, len(view.kept_times)), thresholds)
-        if held is not None:
-            sentence = held_output.gpu_sentence(held, state.held[worst.gpu], view)
+        if holding is not None:
+            sentence = held_output.gpu_sentence(*holding, view)
         elif worst.gpu in lasting:
             sentence += output.lasting_of(lasting[worst.gpu], view, None if worst in lasted else needed)
         if len(fired) > 1:

@@ -263,3 +263,7 @@ def test_given_series_that_say_nothing_of_health_when_judged_then_there_is_no_al
 
 def test_given_one_kind_of_health_series_when_judged_then_it_is_named() -> None:
     assert last(lambda _: {"XID": {"gpu0": 0.0, "gpu1": 0.0}}).reason.endswith("minutes by XID errors.")
+
+
+def test_given_any_loss_of_a_clock_as_a_fault_when_nothing_throttles_then_nothing_fires() -> None:
+    assert last(lambda _: readings(ThrottleReasons=dict.fromkeys(GPUS, 0.0)), clock_loss=0.0).status is Status.OK

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
-from tests.unit.rules.node_replay import JOB_START, NodeSeries
+from tests.unit.rules.node_replay import JOB_START, NodeSeries, node_minutes
 from trainguard.records import Status
 from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
 from trainguard.rules.hung_steps import Progress, ProgressState, behind
@@ -216,3 +216,38 @@ def test_given_no_power_when_judged_then_the_rule_does_not_apply_and_says_why() 
 
 def test_given_a_job_that_hangs_before_it_worked_for_five_minutes_when_judged_then_it_is_not_known_yet() -> None:
     assert over(watch([WORKS] * 3 + [HANGS])).status is Status.WARMING_UP
+
+
+@pytest.mark.parametrize(
+    ("minutes", "cores", "reason"),
+    [
+        ([WORKS] * 8, 10.0, "the GPUs of algo-1 work, by their utilization or their power."),
+        ([WORKS] * 8 + [IDLES] * 3, 10.0, "no GPU of algo-1 has worked for 175 s."),
+        (
+            [WORKS] * 8 + [IDLES] * 3,
+            95.0,
+            "no GPU of algo-1 has worked for 175 s, and its host computes, reads, writes or sends.",
+        ),
+    ],
+    ids=["at work", "calm", "the host works"],
+)
+def test_given_a_node_when_judged_then_it_is_said_for_how_long_no_gpu_has_worked(
+    minutes: Sequence[Minute], cores: float, reason: str
+) -> None:
+    state = watch(minutes, cores=lambda at: cores if at >= 8 else 10.0)
+    node = list(node_minutes(Rows([each for each, _ in minutes]).series(), closed=False))[-1].view
+    assert HungJob().judge(state, node, HungJobParameters()).reason == reason
+
+
+def test_given_the_first_sample_of_a_pause_when_judged_then_it_has_not_lasted_yet() -> None:
+    state = WatchState(at=60.0, power={"gpu0": [WORK_W] * 5}, quiet_since=60.0, paused_since=60.0, minutes=9)
+    node = next(node_minutes(Rows([[0.0]]).series(), closed=False)).view
+    assert HungJob().judge(state, node, HungJobParameters()).reason == "no GPU of algo-1 works in its newest sample."
+
+
+def test_given_calm_hosts_of_which_one_is_ahead_when_judged_then_nobody_says_that_they_compute() -> None:
+    behind_at, ahead = WatchState(at=100.0, quiet_since=40.0, paused_since=40.0), standing(1, IDLES)
+    ahead.at, ahead.quiet_since, ahead.paused_since = 160.0, 110.0, 110.0
+    behind_at.power, behind_at.minutes = ahead.power, 9
+    said = over(behind_at, ahead, steps=STEPS)
+    assert (said.status, said.reason) == (Status.OK, "no GPU has worked for 50 s.")

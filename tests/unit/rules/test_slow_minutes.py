@@ -67,3 +67,25 @@ def test_given_means_without_cores_that_hold_the_gpus_up_when_judged_then_it_sta
     gpu: float, cpu: float, full: float, gpus: int
 ) -> None:
     assert means(gpu, cpu=cpu, full=full, interval_s=60.0, gpus=gpus).last.status is Status.OK
+
+
+def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is_said_what_they_were_like() -> None:
+    state, results = RULE.state_type(), []
+    for number, minute in enumerate(node_minutes(series(np.full(100, 45.0), interval_s=60.0), closed=True)):
+        slow = number < 60
+        snapshots = replace(
+            minute.snapshots,
+            gpu_utilization=np.full((len(minute.snapshots), 1), 45.0 if slow else 95.0),
+            cpu_mean=np.full(len(minute.snapshots), 97.0 if slow else 20.0),
+            cores_full=np.full(len(minute.snapshots), 8.0 if slow else 0.0),
+        )
+        RULE.observe(state, replace(minute, snapshots=snapshots), DEFAULTS)
+        results.append(RULE.judge(state, minute.view, DEFAULTS))
+
+    said = results[-1]
+    assert (said.status, said.pooled) == (Status.FIRED, (60, 100))
+    assert said.reason == (
+        "in the minutes of 60 of 100 points on algo-1 (60 %, threshold 50 %) the GPUs were below 80 % on average, at "
+        "45 %, while all cores were full, 97 % on average."
+    )
+    assert (said.advice or "").startswith("All cores are full, 97 % on average: ")

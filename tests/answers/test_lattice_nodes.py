@@ -1,0 +1,47 @@
+"""All that the rules over a node say of nodes whose values lie on thresholds, minute by minute."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.answers.lattice_nodes import lattice_minutes
+from tests.answers.recorded import compare, plain_result, rounded
+from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+from trainguard.rules.gpu_health import GPUHealth, GPUHealthParameters
+from trainguard.rules.hung_job import HungJob, HungJobParameters
+from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.overall_system_usage import OverallSystemUsage, OverallSystemUsageParameters
+from trainguard.rules.protocol import AnySystemRule, RuleParameters
+
+FOLDER = Path(__file__).with_name("lattice")
+NODES = 24
+RULES: Mapping[AnySystemRule, tuple[RuleParameters, ...]] = {
+    LowGPUUtilization(): (LowGPUUtilizationParameters(), LowGPUUtilizationParameters(window=20, patience=20)),
+    CPUBottleneck(): (CPUBottleneckParameters(), CPUBottleneckParameters(patience_s=120.0, threshold=25.0)),
+    IOBottleneck(): (IOBottleneckParameters(), IOBottleneckParameters(patience=20, threshold=25.0)),
+    HungJob(): (HungJobParameters(),),
+    GPUHealth(): (GPUHealthParameters(), GPUHealthParameters(loaded_minutes=2)),
+    OverallSystemUsage(): (OverallSystemUsageParameters(),),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_given_nodes_on_thresholds_when_a_rule_judges_each_minute_then_all_that_it_says_is_as_reviewed(
+    rule: AnySystemRule,
+) -> None:
+    answers = {}
+    for seed in range(NODES):
+        parameters = RULES[rule][seed % len(RULES[rule])]
+        state: Any = rule.state_type()
+        said = []
+        for minute in lattice_minutes(seed):
+            rule.observe(state, minute, parameters)
+            said.append(rounded(plain_result(rule.judge(state, minute.view, parameters))))
+        digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+        answers[f"node {seed}"] = {"all": digest, **said[-1]}
+    compare(answers, FOLDER / f"{rule.name}.json")

@@ -1,0 +1,251 @@
+"""All that parts of the rules over a node say of inputs whose values lie on thresholds."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.answers.lattice_hangs import hang_minutes, lattice_batches, lattice_progress, lattice_steps, plan_of
+from tests.answers.lattice_nodes import JOB_START
+from tests.answers.lattice_parts import (
+    ACTIVITY,
+    FAULTY,
+    GPUS,
+    HEALTH,
+    HELD,
+    LOAD,
+    SIGNS,
+    TENSORS,
+    part_minutes,
+    part_view,
+    plain_view,
+    randoms,
+)
+from tests.answers.recorded import compare, plain_result, rounded
+from trainguard.rules.gpu_health import GPUHealth, GPUHealthParameters
+from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_steps import ProgressState, behind
+from trainguard.rules.hung_watch import WatchState
+from trainguard.rules.low_gpu_activity import BusyMinutes, activity_note, fold_activity, hollow_gpus
+from trainguard.rules.low_gpu_held import HeldMemory, fold_held, held_memory, held_while_idle, is_known
+from trainguard.rules.low_gpu_held_output import gpu_advice, gpu_sentence
+from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, idleness_of
+from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances, judge_instances
+from trainguard.rules.low_gpu_output import details_of, pauses_of
+from trainguard.rules.low_gpu_pauses import regular_breaks
+from trainguard.rules.low_gpu_results import judge_breaks, judge_hollow, judge_idle, judge_weak
+from trainguard.rules.low_gpu_signs import GpuSigns, fold_signs, sign_of_work
+from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.system_usage import METRICS, Percentiles, is_oversized, says_enough, sentence_of
+from trainguard.rules.warm_up import never_active_reason, warming_up
+from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
+
+FOLDER = Path(__file__).with_name("lattice")
+GROUP = 25
+LASTING_S = (30.0, 60.0, 61.0, 120.0, 240.0, 7_200.0)
+INSTANCES = ("gpu0.mig0", "gpu0.mig1")
+
+Part = Callable[[], Iterator[Any]]
+
+
+def _idleness() -> Iterator[Any]:
+    for random in randoms(300):
+        view = part_view(random)
+        idleness = idleness_of(view)
+        if idleness is None:
+            yield plain_view(view)
+            continue
+        said = judge_weak if idleness.look == "weak" else judge_idle
+        yield {
+            **plain_view(view),
+            **asdict(idleness),
+            "kind": idleness.kind,
+            "said": plain_result(
+                judge_idle(view, idleness, {}, details_of(view, []))
+                if said is judge_idle
+                else judge_weak(view, idleness, random.choice([None, "gpu0 works"]), None)
+            ),
+        }
+
+
+def _breaks() -> Iterator[Any]:
+    for random in randoms(300):
+        view = part_view(random)
+        breaks = regular_breaks(view)
+        found = (
+            None if breaks is None else {**asdict(breaks), "said": plain_result(judge_breaks(view, breaks, 0.15, None))}
+        )
+        yield {"breaks": view.idle_time.breaks, "found": found, "said": pauses_of(view)}
+
+
+def _held() -> Iterator[Any]:
+    for random in randoms(40):
+        held: dict[str, HeldMemory] = {}
+        for minute in part_minutes(random, HELD, 30):
+            fold_held(held, minute, 10.0)
+            view = replace(
+                minute.view, watermark_s=(minute.view.watermark_s or 0.0) + random.choice([0.0, 180.0, 181.0])
+            )
+            found, idle = held_memory(held, view), idleness_of(view)
+            alone = held_while_idle(held, view, "gpu1", random.choice([300.0, 600.0, IDLE_FINDING_S]))
+            yield [
+                is_known(held, view),
+                None if found is None else asdict(found),
+                None if alone is None else [gpu_sentence(*alone, view), gpu_advice(alone[0], view)],
+                None if idle is None else plain_result(judge_idle(view, idle, held, details_of(view, []))),
+            ]
+
+
+def _signs() -> Iterator[Any]:
+    for random in randoms(60):
+        signs: dict[str, GpuSigns] = {}
+        for minute in part_minutes(random, SIGNS, 30):
+            fold_signs(signs, minute)
+            yield sign_of_work(signs, minute.view)
+
+
+def _activity() -> Iterator[Any]:
+    for number, random in enumerate(randoms(60)):
+        minutes: dict[str, BusyMinutes] = {}
+        for minute in part_minutes(random, TENSORS if number % 2 else ACTIVITY, 80 if number % 10 == 0 else 25):
+            fold_activity(minutes, minute, 20.0, 70.0)
+            hollow = hollow_gpus(minutes, random.choice(LASTING_S), 20.0)
+            said = plain_result(judge_hollow(minute.view, hollow, details_of(minute.view, []))) if hollow else None
+            yield [[asdict(each) for each in hollow], said, [activity_note(minutes, gpu) for gpu in GPUS]]
+
+
+def _instances() -> Iterator[Any]:
+    for number, random in enumerate(randoms(40)):
+        instances: dict[str, InstanceMinutes] = {}
+        lasting_s = random.choice(LASTING_S)
+        for minute in part_minutes(random, ACTIVITY, 70 if number % 8 == 0 else 25, (*INSTANCES, "gpu1")):
+            fold_instances(instances, minute, 20.0)
+            yield plain_result(judge_instances(instances, minute.view, 20.0, lasting_s))
+
+
+def _warm_up() -> Iterator[Any]:
+    for random in randoms(150):
+        view = part_view(random)
+        needed = random.choice([0, 1, 20, 120, 361])
+        points = random.choice([0, needed - 1, needed, needed + 1])
+        yield [never_active_reason(view), plain_result(warming_up(max(points, 0), needed, view, {}))]
+
+
+def _hung_nodes() -> Iterator[Any]:
+    rule, parameters = HungJob(), HungJobParameters()
+    for random in randoms(30):
+        state = WatchState()
+        for minute in hang_minutes(random, plan_of(random, random.choice([20, 20, 30]))):
+            rule.observe(state, minute, parameters)
+            view = replace(minute.view, detailed=random.random() < 0.1)
+            yield [*plain_result(rule.judge(state, view, parameters)).values(), state.quiet_s, state.longest_s]
+
+
+def _hung_jobs() -> Iterator[Any]:
+    rule, parameters = HungJobOverNodes(), HungJobParameters()
+    for random in randoms(30):
+        count = random.randint(1, 2)
+        states = {f"algo-{number}": WatchState() for number in range(1, count + 1)}
+        silent_from = random.choice([35, 99, 99]) if count > 1 else 99
+        plan = plan_of(random, random.choice([20, 20, 30]))
+        for number, minutes in enumerate(zip(*(hang_minutes(random, plan) for _ in states), strict=True)):
+            for (node, state), minute in zip(states.items(), minutes, strict=True):
+                if node == "algo-1" or number < silent_from:
+                    state.fold(minute, 0.5)
+            since = max(state.quiet_since or state.at or 0.0 for state in states.values())
+            steps = {node: lattice_steps(random, node, since) for node in states}
+            nodes = {
+                node: NodeFacts(
+                    node,
+                    minute.view,
+                    collected={"HungJob": steps[node]},
+                    watched={"HungJob": state},
+                    waiting=int(random.random() < 0.1),
+                )
+                for (node, state), minute in zip(states.items(), minutes, strict=True)
+            }
+            started_at = random.choice([None, JOB_START - 600.0])
+            view = JobView(started_at, since, None, False, False, False, nodes, detailed=random.random() < 0.1)
+            yield plain_result(rule.judge(view, parameters))
+
+
+def _hung_steps() -> Iterator[Any]:
+    for random in randoms(60):
+        state = ProgressState()
+        for _ in range(4):
+            state.fold(lattice_batches(random))
+            yield [msgspec.to_builtins(state), behind(state.processes)]
+        processes = lattice_progress(random)
+        yield {**{name: [each.number, each.pace_us] for name, each in processes.items()}, "late": behind(processes)}
+
+
+def _health() -> Iterator[Any]:
+    rule = GPUHealth()
+    for number, random in enumerate(randoms(60)):
+        state, parameters = rule.state_type(), GPUHealthParameters(loaded_minutes=random.choice([1, 2, 5, 99]))
+        for minute in part_minutes(random, FAULTY if number % 3 == 0 else HEALTH, 25, utilization=LOAD):
+            rule.observe(state, minute, parameters)
+            later = (minute.view.watermark_s or 0.0) + random.choice([0.0, 0.0, 840.0, 870.0, 871.0, 930.0])
+            view = replace(minute.view, watermark_s=later, first_sample_at=JOB_START, detailed=random.random() < 0.1)
+            yield plain_result(rule.judge(state, view, parameters))
+
+
+def _usage() -> Iterator[Any]:
+    levels = (0.0, 69.0, 70.0, 71.0, 90.0)
+    for random in randoms(400):
+        usage = {
+            metric: Percentiles(*sorted((random.choice(levels) for _ in range(5)), reverse=True))
+            for metric in METRICS
+            if random.random() < 0.7
+        }
+        enough = says_enough(random.choice([1, 19, 20, 49, 50, 51]), random.choice([10.0, 25.0, 30.0]))
+        yield [sentence_of("algo-1", usage, enough=enough), is_oversized(usage)]
+
+
+def _xids() -> Iterator[Any]:
+    rule, parameters = GPUHealth(), GPUHealthParameters()
+    minute = next(part_minutes(Random(1), {}, 1, ("gpu0",)))  # noqa: S311 - a sample
+    times = minute.snapshots.times
+    for code in range(200):
+        state = rule.state_type()
+        found = DeviceSamples({"XID": {"gpu0": DeviceSeries(times, np.full(times.size, float(code)))}})
+        rule.observe(state, replace(minute, devices=found), parameters)
+        said = rule.judge(state, minute.view, parameters)
+        yield [code, said.reason, said.advice]
+
+
+PARTS: Mapping[str, Part] = {
+    "xids": _xids,
+    "health": _health,
+    "hung_jobs": _hung_jobs,
+    "hung_nodes": _hung_nodes,
+    "hung_steps": _hung_steps,
+    "usage": _usage,
+    "idleness": _idleness,
+    "breaks": _breaks,
+    "held": _held,
+    "signs": _signs,
+    "activity": _activity,
+    "instances": _instances,
+    "warm_up": _warm_up,
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_given_inputs_on_thresholds_when_a_part_of_a_rule_looks_at_them_then_all_that_it_says_is_as_reviewed(
+    part: str,
+) -> None:
+    said = [rounded(each) for each in PARTS[part]()]
+    answers = {}
+    for begin in range(0, len(said), GROUP):
+        group = said[begin : begin + GROUP]
+        digest = hashlib.sha256(json.dumps(group, sort_keys=True).encode()).hexdigest()[:16]
+        answers[f"from {begin}"] = {"all": digest, "last": group[-1]}
+    compare(answers, FOLDER / f"part_{part}.json")

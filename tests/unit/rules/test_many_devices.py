@@ -1,0 +1,81 @@
+"""Nodes with more devices, codes and processes than are remembered: the first of them count."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
+from tests.unit.rules.node_replay import Replay
+from trainguard.rules.gpu_faults import MOST_GPUS, MOST_XIDS
+from trainguard.rules.gpu_health import GPUHealth
+from trainguard.rules.hung_job import HungJob
+from trainguard.rules.hung_output import MOST_STEPS, Standstill, details_of, sentence_of
+from trainguard.rules.hung_steps import MOST_PROCESSES, ProgressState
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.protocol import AnySystemRule
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.steps import StepBatch
+
+FIRST = {f"gpu{number}" for number in range(MOST_GPUS)}
+
+
+def seen(rule: AnySystemRule, *metrics: str) -> Replay:
+    """Show a rule a node of more GPUs than are remembered, all busy for six minutes."""
+    gpus = [f"gpu{number}" for number in range(MOST_GPUS + 2)]
+    readings: Readings = {metric: dict.fromkeys(gpus, 7.0) for metric in metrics}
+    node = Rows([[95.0] * len(gpus)] * 6).series(interval_s=60.0)
+    return replay_devices(rule, rule.parameters_type(), node, lambda _: readings)
+
+
+@pytest.mark.parametrize(
+    ("rule", "metrics", "kept"),
+    [
+        (LowGPUUtilization(), ("SMActivityPercent",), lambda state: [state.activity, state.signs]),
+        (LowGPUUtilization(), ("MemoryUsedBytes",), lambda state: [state.held]),
+        (HungJob(), ("PowerWatts",), lambda state: [state.power]),
+        (GPUHealth(), ("SMClockMHz",), lambda state: [state.gpus]),
+    ],
+    ids=["activity", "memory", "power", "health"],
+)
+def test_given_more_gpus_than_are_remembered_when_judged_then_the_first_go_on_to_count(
+    rule: AnySystemRule, metrics: tuple[str, ...], kept: Any
+) -> None:
+    for each in kept(seen(rule, *metrics).state):
+        assert each.keys() == FIRST
+
+
+@pytest.mark.parametrize(
+    ("codes", "kept"),
+    [
+        (range(200, 200 + MOST_XIDS + 1), set(range(200, 200 + MOST_XIDS))),
+        ([*range(200, 200 + MOST_XIDS), 79], {*range(201, 200 + MOST_XIDS), 79}),
+        ([*range(200, 200 + MOST_XIDS), 200], set(range(200, 200 + MOST_XIDS))),
+    ],
+    ids=["of programs", "of hardware after them", "one again"],
+)
+def test_given_many_xids_when_there_is_no_room_then_one_of_hardware_takes_that_of_a_program(
+    codes: Any, kept: set[int]
+) -> None:
+    node = Rows([[95.0]] * len(codes)).series(interval_s=60.0)
+    said = replay_devices(
+        GPUHealth(), GPUHealth.parameters_type(), node, lambda minute: {"XID": {"gpu0": float(codes[minute])}}
+    )
+    assert said.state.gpus["gpu0"].xids.keys() == kept
+
+
+def test_given_many_processes_when_they_write_steps_then_the_first_by_name_are_kept_and_shown() -> None:
+    state = ProgressState()
+    names = [f"algo-1-rank{number:03}" for number in range(MOST_PROCESSES + 1)]
+    one = np.array([1], dtype=np.int64)
+    state.fold(FrameworkEvents(tuple(StepBatch(name, "TRAIN", one, one, ("7",)) for name in reversed(names))))
+    assert list(state.processes) == names[:-1]
+    shown = details_of({}, dict.fromkeys(names, "7"))
+    assert list(shown.steps) == names[:MOST_STEPS]
+
+
+@pytest.mark.parametrize(("count", "end"), [(1, "n-rank0"), (4, "n-rank3"), (5, "n-rank3 and 1 more")])
+def test_given_many_ranks_behind_when_said_then_four_are_named(count: int, end: str) -> None:
+    ranks = [f"n-rank{number}" for number in range(count)]
+    found = Standstill(90.0, [], ["n/gpu0"], [], 70.0, 400.0, steps_stopped=True, behind=ranks)
+    assert sentence_of(found).endswith(end)
