@@ -123,7 +123,7 @@ def past_sentence(worst: Increase, node: str, window_s: float, threshold: float)
     """Say what growth came to, once it is over; None of a jump, which stays true as it was said."""
     if not worst.goes_on:
         return None
-    floor = show_percent((worst.growth.floors or [worst.growth.floor])[-1] / TENTHS)
+    floor = show_percent(worst.growth.floors[-1] / TENTHS)
     return (
         f"{worst.gpu} on {node}: memory activity grew and stopped: its floor rose by "
         f"{show_percentage_points(worst.points)} (threshold {show_number(threshold)}) in "
