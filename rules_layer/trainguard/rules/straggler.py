@@ -117,8 +117,6 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})
         slow = sorted((each for each in compared if each.is_slow), key=lambda each: -each.excess)
         worst = slow[0] if slow else max(compared, key=lambda each: each.excess)
-        lost_s = _lost_s(slow, ranks)
-        paid_s = _paid_s(view)
         return RuleResult(
             Status.FIRED if slow else Status.OK,
             _sentence(worst, slow, ranks, needed, parameters.slower),
@@ -127,7 +125,7 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
             worst=_place(worst.name, ranks),
             data_points=sum(each.pace.whole.steps for each in ranks.values()),
             advice=_advice(worst, slow, ranks) if slow else None,
-            wasted_share=min(lost_s / paid_s, 1.0) if slow and paid_s > 0.0 else None,
+            wasted_share=_wasted_share(slow, ranks, view) if slow else None,
             onset=_onset(worst.name, ranks, parameters.slower) if slow else None,
             details=details,
         )
@@ -238,14 +236,17 @@ def median_of_others(values: FloatArray) -> FloatArray:
     return middle
 
 
-def _lost_s(slow: list[_Compared], ranks: dict[str, _Rank]) -> float:
-    """Return for how long the others waited for the slowest process over the whole job, seconds."""
+def _wasted_share(slow: list[_Compared], ranks: dict[str, _Rank], view: JobView) -> float | None:
+    """Return for which share of the paid time the others waited for the slowest process over the whole job."""
+    paid_s = _paid_s(view)
+    if paid_s <= 0.0:
+        return None
     names = list(ranks)
     whole = [ranks[name].pace.whole for name in names]
     own = np.array([pace.own_us / pace.steps for pace in whole])
     steps = np.array([pace.steps for pace in whole])
     lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
-    return max((float(lost[names.index(each.name)]) for each in slow), default=0.0)
+    return min(max(float(lost[names.index(each.name)]) for each in slow) / paid_s, 1.0)
 
 
 def _onset(name: str, ranks: dict[str, _Rank], slower: float) -> float | None:
