@@ -129,8 +129,9 @@ def test_given_random_windows_when_sides_are_compared_then_all_is_as_the_definit
             ]
         else:
             assert (gaps.since, gaps.reaches) == (None, False)
-            if window.judged:
-                assert gaps.worst == min(window.judged, key=window.mean)
+            others = [side for side in window.judged if side != window.busiest]
+            if len(window.judged) > 1:
+                assert gaps.worst == min(others, key=window.mean)
     assert found > RUNS / 5
 
 

@@ -161,7 +161,7 @@ def advice_on(worst: Increase, window_s: float, *, closed: bool) -> str:
         )
     hourly, left_s = worst.hourly(window_s), worst.time_left_s(window_s)
     full = ""
-    if left_s is not None:
+    if left_s:
         verb, more = ("would have been", " more") if closed else ("is", "")
         full = f", and at that rate {worst.gpu} {verb} at 100 % in {show_duration(left_s)}{more}"
     return (

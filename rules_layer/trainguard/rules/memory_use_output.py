@@ -68,10 +68,10 @@ def _sentence(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[U
     rate = f"{show_duration(worst.minutes * MINUTE_S)}, {_gigabytes(worst.bytes_of(worst.hourly))} an hour"
     risen = f"{show_percentage_points(worst.points)} ({allowed}) in {rate}"
     if view.closed:
-        full = f"and at that rate would have been full {show_duration(left)} later"
-        return f"{where} leaks memory: what is in use rose by {risen}, up to the end; it was {now} then, {full}{more}"
-    full = f"and full in {show_duration(left)} at that rate"
-    return f"{where} leaks memory: what is in use rose by {risen}; it is {now} now, {full}{more}"
+        full = f", and at that rate would have been full {show_duration(left)} later" if left else ""
+        return f"{where} leaks memory: what is in use rose by {risen}, up to the end; it was {now} then{full}{more}"
+    full = f", and full in {show_duration(left)} at that rate" if left else ""
+    return f"{where} leaks memory: what is in use rose by {risen}; it is {now} now{full}{more}"
 
 
 def _past_sentence(worst: UseRise, node: str, increase: float, leaks: Sequence[UseRise]) -> str:
@@ -93,8 +93,8 @@ def _advice(worst: UseRise, view: NodeView) -> str:
     hourly = f"{show_percentage_points(worst.hourly)} an hour"
     if view.closed:
         return f"L{look}of {where} rose by {hourly} and was never given back."
-    within = f"within {show_duration(left)}, before {where} is full"
-    return f"Save a checkpoint {within}, and l{look}rises by {hourly} and is never given back."
+    within = f" within {show_duration(left)}, before {where} is full" if left else ""
+    return f"Save a checkpoint{within}, and l{look}rises by {hourly} and is never given back."
 
 
 def _past_advice(worst: UseRise, node: str) -> str:

@@ -109,8 +109,8 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
         blocks = _common_blocks(ranks)[-needed:]
         if len(blocks) < needed:
-            known = f"{len(blocks)} of the {needed} blocks of 5 min"
-            reason = f"{counted(len(ranks), 'rank')} have {known} that a verdict takes."
+            known = f"{len(blocks)} of the {counted(needed, 'block')} of 5 min"
+            reason = f"{len(ranks)} ranks have {known} that a verdict takes."
             return RuleResult(Status.WARMING_UP, reason, patience=f"{len(blocks)}/{needed}")
         compared = _Table.of(ranks, blocks).compared(parameters.slower)
         shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
@@ -292,13 +292,19 @@ def _sentence(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank], 
         )
     node = _slow_node(slow, ranks)
     who = f"every rank of {node} is slow, most of all {worst.name}" if node else f"{worst.name} is slow"
-    more = "" if node or len(slow) < 2 else f"; slow are {', '.join(each.name for each in slow[:NAMED])}"
+    named = ", ".join(each.name for each in slow[:NAMED])
+    others = f", and {len(slow) - NAMED} more" if len(slow) > NAMED else ""
+    more = "" if node or len(slow) < 2 else f"; slow are {named}{others}"
     why = ", most of it in waits for data" if worst.by_waits else ""
     return (
         f"{who}: over {span} its own work in a step takes {own}, {show_percent(100.0 * worst.excess)} longer than its "
-        f"peers' {peers} (threshold {show_percent(slower)}){why}; {counted(len(ranks) - len(slow), 'rank')} wait "
+        f"peers' {peers} (threshold {show_percent(slower)}){why}; {_waiting(len(ranks) - len(slow))} "
         f"for it in each step of {show_step(worst.step_us)}{more}."
     )
+
+
+def _waiting(ranks: int) -> str:
+    return "1 rank waits" if ranks == 1 else f"{ranks:,} ranks wait"
 
 
 def _advice(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank]) -> str:
