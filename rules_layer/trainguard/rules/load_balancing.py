@@ -137,10 +137,10 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         names = tuple(view.gpu_names[index] for index in chosen.tolist())
         compared = compare_pairs(view.gpu_histogram[chosen]) if chosen.size > 1 else None
         apart = None if compared is None else compared.apart(parameters.threshold, MIN_GAP)
-        lost_s = 0.0 if compared is None else float(compared.idle_share.mean()) * view.kept_total * view.interval_s
-        if state.seen:
-            lost_s = state.lost / 1e4 * view.interval_s
-        wasted = share_of_paid(view, lost_s) or 0.0
+        lost_s = state.lost / 1e4 * view.interval_s
+        if compared is not None and not state.seen:
+            lost_s = float(compared.idle_share.mean()) * view.kept_total * view.interval_s
+        wasted = share_of_paid(view, lost_s)
         details = _details(view)
         if isinstance(details, BalanceDetails) and compared is not None and apart is not None:
             means = dict(zip(names, compared.means.tolist(), strict=True))
@@ -356,7 +356,7 @@ def _result(
     apart: BoolArray,
     place: tuple[int, int],
     pair: Pair,
-    wasted: float,
+    wasted: float | None,
     parameters: LoadBalancingParameters,
 ) -> RuleResult:
     """Put the comparison of the worst pair into words; ``wasted`` is the share of the paid time that it all cost."""
@@ -376,7 +376,7 @@ def _result(
     )
 
 
-def _result_of_gap(behind: Behind, wasted: float) -> RuleResult:
+def _result_of_gap(behind: Behind, wasted: float | None) -> RuleResult:
     """Put the comparison of the window's means into words; ``wasted`` is the share of the paid time that it cost."""
     fired = bool(behind.gaps.apart.any())
     return RuleResult(

@@ -152,7 +152,7 @@ class _Compared:
 
     @property
     def excess(self) -> float:
-        return self.own_us / self.peers_us - 1.0 if self.peers_us > 0.0 else 0.0
+        return self.own_us / self.peers_us - 1.0
 
     def shown(self, rank: _Rank) -> RankPace:
         return RankPace(self.own_us, self.peers_us, self.step_us, rank.pace.whole.steps, self.is_slow)
