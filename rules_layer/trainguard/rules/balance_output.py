@@ -109,7 +109,7 @@ def _advice(behind: float, paid: str, unused: str | None, remedy: str) -> str:
     whose = "the nodes of the job" if paid == THE_JOB else f"the GPUs of {paid}"
     return (
         f"{said[0].upper()}{said[1:]}. At the pace of the busiest, {whose} together would do "
-        f"{show_percent(100.0 * behind / (1.0 - behind) if behind < 1.0 else 0.0)} more."
+        f"{show_percent(100.0 * behind / (1.0 - behind))} more."
     )
 
 

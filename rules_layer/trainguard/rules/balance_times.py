@@ -15,9 +15,9 @@ FINE_S = 180.0
 FINE_BLOCKS = 27
 """Eighty-one minutes: the window, and what was before it."""
 
-CEASED_S = 300.0
+CEASED_BLOCKS = 2
 CEASED_POINTS = 10
-"""So long, in so many points, it is not behind any more: it has ceased."""
+"""In so many stretches, of so many points together, it is not behind any more: it has ceased."""
 
 CEASED_SURE = 4.0
 SILENT_PERCENT = 1.0
@@ -68,7 +68,7 @@ class FineMeans:
         right = float(np.average(gaps[last:], weights=after)) if after.size else level
         error = variance * (2.0 / weights[first:last].sum() + 2.0 / max(after.sum(), 1.0))
         over = (
-            after.size * FINE_S >= CEASED_S
+            after.size >= CEASED_BLOCKS
             and after.sum() >= CEASED_POINTS
             and right < least
             and level - right >= CEASED_SURE * np.sqrt(error)
@@ -101,7 +101,7 @@ def _best_box(gaps: FloatArray, weights: FloatArray) -> tuple[int, int] | None:
 
     All of it where there is no outside that is clearly lower.
     """
-    if not gaps.size or not weights.sum():
+    if not weights.sum():
         return None
     sums = np.concatenate([[0.0], np.cumsum(gaps * weights)])
     counts = np.concatenate([[0.0], np.cumsum(weights)])

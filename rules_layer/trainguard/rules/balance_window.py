@@ -283,8 +283,8 @@ class Gaps:
 
     @property
     def worst(self) -> int:
-        """The least busy of those that stay behind, or of those judged."""
-        chosen = self.apart if self.apart.any() else self.judged
+        """The least busy of those that stay behind, or of those judged beside the busiest."""
+        chosen = self.apart if self.apart.any() else self.judged & (np.arange(self.means.size) != self.busiest)
         return int(np.argmin(np.where(chosen, self.means, np.inf)))
 
 

@@ -29,7 +29,7 @@ def poisson_quantile(probability: float, expected: float) -> int:
     count = math.ceil(expected + 8.0 * math.sqrt(expected) + 12.0)
     mass = math.exp(count * math.log(expected) - expected - math.lgamma(count + 1.0))
     tail = mass
-    while count > 0 and tail <= 1.0 - probability:
+    while tail <= 1.0 - probability:  # at 0 it is 1
         mass *= count / expected
         tail += mass
         count -= 1

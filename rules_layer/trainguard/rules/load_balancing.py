@@ -133,15 +133,14 @@ class LoadBalancing(SampledRule[LoadBalancingParameters, BalanceWindow]):
         waited = view.kept_total >= parameters.patience_points(view.interval_s)
         by_gap = waited and gaps.apart.any()
         if chosen.size <= 1 and not (waited and np.count_nonzero(gaps.judged) > 1):
-            needed = min(_needed(parameters, view.interval_s), _needed_of_window(parameters, view.interval_s))
-            return _warming_up(view, int(np.sort(points)[-2]), needed, _details(view))
+            return _warming_up(view, int(np.sort(points)[-2]), parameters, _details(view))
         names = tuple(view.gpu_names[index] for index in chosen.tolist())
         compared = compare_pairs(view.gpu_histogram[chosen]) if chosen.size > 1 else None
         apart = None if compared is None else compared.apart(parameters.threshold, MIN_GAP)
-        lost_s = 0.0 if compared is None else float(compared.idle_share.mean()) * view.kept_total * view.interval_s
-        if state.seen:
-            lost_s = state.lost / 1e4 * view.interval_s
-        wasted = share_of_paid(view, lost_s) or 0.0
+        lost_s = state.lost / 1e4 * view.interval_s
+        if compared is not None and not state.seen:
+            lost_s = float(compared.idle_share.mean()) * view.kept_total * view.interval_s
+        wasted = share_of_paid(view, lost_s)
         details = _details(view)
         if isinstance(details, BalanceDetails) and compared is not None and apart is not None:
             means = dict(zip(names, compared.means.tolist(), strict=True))
@@ -205,9 +204,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         by_gap = bool(gaps.apart.any())
         if len(judged) <= 1 and np.count_nonzero(gaps.judged) <= 1:
             second = sorted(loads, key=lambda load: load.points)[-2]
-            interval_s = second.view.interval_s
-            needed = min(_needed(parameters, interval_s), _needed_of_window(parameters, interval_s))
-            return _warming_up(second.view, second.points, needed, BalanceDetails())
+            return _warming_up(second.view, second.points, parameters, BalanceDetails())
         points = sum(load.points for load in (judged if len(judged) > 1 else windows))
         found = _compared_nodes(judged, view, parameters) if len(judged) > 1 else None
         onset = _onset_across(gaps, windows) if by_gap else None
@@ -320,7 +317,10 @@ def _details(view: NodeView) -> NodeDetails:
     return BalanceDetails(dict(zip(view.gpu_names, two_point_bins(view.gpu_histogram).tolist(), strict=True)))
 
 
-def _warming_up(view: NodeView, points: int, needed: int, details: NodeDetails) -> RuleResult:
+def _warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters, details: NodeDetails) -> RuleResult:
+    """Say how far a node is from the comparison that comes next: that of the window, or that of the counts."""
+    of_window, of_counts = _needed_of_window(parameters, view.interval_s), _needed(parameters, view.interval_s)
+    needed = of_counts if points >= of_window else min(of_window, of_counts)
     return warming_up(points, needed, view, details, output.warming_up_reason(view, points, needed))
 
 
@@ -356,7 +356,7 @@ def _result(
     apart: BoolArray,
     place: tuple[int, int],
     pair: Pair,
-    wasted: float,
+    wasted: float | None,
     parameters: LoadBalancingParameters,
 ) -> RuleResult:
     """Put the comparison of the worst pair into words; ``wasted`` is the share of the paid time that it all cost."""
@@ -376,7 +376,7 @@ def _result(
     )
 
 
-def _result_of_gap(behind: Behind, wasted: float) -> RuleResult:
+def _result_of_gap(behind: Behind, wasted: float | None) -> RuleResult:
     """Put the comparison of the window's means into words; ``wasted`` is the share of the paid time that it cost."""
     fired = bool(behind.gaps.apart.any())
     return RuleResult(

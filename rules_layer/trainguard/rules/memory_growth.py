@@ -1,7 +1,7 @@
 """What is remembered of a GPU's memory activity, window by window, and whether it grows."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -41,15 +41,15 @@ class Levels(msgspec.Struct, array_like=True):
     when the stride was doubled last.
     """
 
-    means: list[int] = msgspec.field(default_factory=list)
-    highest_mean: int | None = None
-    floor: int = 0
-    highest_floor: int = 0
-    floors: list[int] = msgspec.field(default_factory=list)
-    stride: int = 1
-    lowest: int = 0
-    pending: int = 0
-    earlier_floor: int | None = None
+    means: list[int]
+    highest_mean: int | None
+    floor: int
+    highest_floor: int
+    floors: list[int]
+    stride: int
+    lowest: int
+    pending: int
+    earlier_floor: int | None
 
     @property
     def all_floors(self) -> list[int]:
@@ -234,8 +234,8 @@ class Increase:
     kind: Kind | None
     points: float
     windows: int
-    z: float | None = None
-    rise: "Rise" = field(default_factory=lambda: Rise([], 1))
+    z: float | None
+    rise: Rise
 
     @property
     def is_ramp(self) -> bool:
@@ -317,17 +317,14 @@ def increases_of(state: MemoryState, increase: float, window_s: float) -> list[I
 
 
 def _found(levels: list[Levels]) -> list[_Found]:
+    found = []
     trends = _trends(levels)
-    return [
-        _Found(
-            jump=(each.floor - (each.highest_mean or 0)) / TENTHS,
-            z=trends.get(index, (0.0, 0.0))[0],
-            trend=trends.get(index, (0.0, 0.0))[1],
-            late=-math.inf if each.earlier_floor is None else (each.floor - each.earlier_floor) / TENTHS,
-            rise=Rise.of(each.all_floors, each.stride),
-        )
-        for index, each in enumerate(levels)
-    ]
+    for index, each in enumerate(levels):
+        z, trend = trends.get(index, (0.0, 0.0))
+        late = -math.inf if each.earlier_floor is None else (each.floor - each.earlier_floor) / TENTHS
+        jump = (each.floor - (each.highest_mean or 0)) / TENTHS
+        found.append(_Found(jump, z, trend, late, Rise.of(each.all_floors, each.stride)))
+    return found
 
 
 def _trends(levels: list[Levels]) -> dict[int, tuple[float, float]]:

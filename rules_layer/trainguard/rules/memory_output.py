@@ -123,7 +123,7 @@ def past_sentence(worst: Increase, node: str, window_s: float, threshold: float)
     """Say what growth came to, once it is over; None of a jump, which stays true as it was said."""
     if not worst.goes_on:
         return None
-    floor = show_percent((worst.growth.floors or [worst.growth.floor])[-1] / TENTHS)
+    floor = show_percent(worst.growth.floors[-1] / TENTHS)
     return (
         f"{worst.gpu} on {node}: memory activity grew and stopped: its floor rose by "
         f"{show_percentage_points(worst.points)} (threshold {show_number(threshold)}) in "
@@ -161,7 +161,7 @@ def advice_on(worst: Increase, window_s: float, *, closed: bool) -> str:
         )
     hourly, left_s = worst.hourly(window_s), worst.time_left_s(window_s)
     full = ""
-    if left_s is not None:
+    if left_s:
         verb, more = ("would have been", " more") if closed else ("is", "")
         full = f", and at that rate {worst.gpu} {verb} at 100 % in {show_duration(left_s)}{more}"
     return (

@@ -26,7 +26,7 @@ STEADY_Z = 1.6
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """The newest levels (tenths of a percent) since they began to rise, ``stride`` windows each."""
+    """The newest levels (tenths of a percent), one or more, since they began to rise, ``stride`` windows each."""
 
     levels: list[int]
     stride: int
@@ -34,10 +34,8 @@ class Rise:
     @classmethod
     def of(cls, levels: list[int], stride: int) -> "Rise":
         """Return the levels since the last one that had not left the lowest yet."""
-        if len(levels) < 2:
-            return cls(levels, stride)
         lowest, span = min(levels), levels[-1] - min(levels)
-        begin = max(index for index, level in enumerate(levels) if level <= lowest + BEGUN * max(span, 0))
+        begin = max(index for index, level in enumerate(levels) if level <= lowest + BEGUN * span)
         return cls(levels[begin:], stride)
 
     @property
@@ -50,7 +48,7 @@ class Rise:
     @property
     def points(self) -> float:
         """Percentage points from the first to the last level."""
-        return (self.levels[-1] - self.levels[0]) / TENTHS if self.levels else 0.0
+        return (self.levels[-1] - self.levels[0]) / TENTHS
 
     @property
     def windows(self) -> int:
@@ -60,8 +58,6 @@ class Rise:
     @property
     def goes_on(self) -> bool:
         """Whether the newest third still rises: what has levelled off is no leak."""
-        if len(self.levels) < 2:
-            return False
         third = Rise(self.levels[-(max(math.ceil(len(self.levels) / 3.0), 2) + 1) :], self.stride)
         risen = third.slope * third.windows
         return risen > 0.0 and risen >= STILL_RISES * self.points

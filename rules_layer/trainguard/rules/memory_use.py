@@ -5,7 +5,7 @@ back, a cache that fills rises ever more slowly, and longer sequences or another
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -99,9 +99,9 @@ class UseRise:
     is_steady: bool
 
     @property
-    def time_left_s(self) -> float | None:
-        """In how many seconds the memory is full at this rate."""
-        return 3_600.0 * (100.0 - self.use.percent) / self.hourly if self.hourly > 0.0 else None
+    def time_left_s(self) -> float:
+        """In how many seconds the memory is full, of what rises, at this rate."""
+        return 3_600.0 * (100.0 - self.use.percent) / self.hourly
 
     @property
     def until(self) -> float | None:
@@ -114,9 +114,7 @@ class UseRise:
 
     @property
     def since(self) -> float:
-        """When the rise began at its pace, epoch seconds."""
-        if self.hourly <= 0.0:
-            return self.use.at
+        """When the rise of what rises began at its pace, epoch seconds."""
         return self.use.at - MINUTE_S * self.use.pending - 3_600.0 * self.points / self.hourly
 
     def bytes_of(self, points: float) -> float:
@@ -149,18 +147,15 @@ def rises_of(in_use: dict[str, UseLevels]) -> list[UseRise]:
 
 
 def _rise_of(device: str, use: UseLevels) -> UseRise:
-    levels = use.levels
-    if len(levels) < 2:
-        return UseRise(device, use, 0.0, 0, 0.0, is_steady=False)
-    levels = _since_jump(levels)
+    levels = _since_jump(use.levels)
     lowest = min(levels)
-    span = max(levels[-1] - lowest, 0)
+    span = levels[-1] - lowest
     begin = max(index for index, level in enumerate(levels) if level <= lowest + LEFT * span)
     rising = levels[begin:]
     minutes = (len(rising) - 1) * use.stride
     hourly = 60.0 * (rising[-1] - rising[0]) / HUNDREDTHS / minutes if minutes else 0.0
     least_s = NEARLY_FULL_S if use.percent >= NEARLY_FULL else LEAST_S
-    is_long = use.stride * (len(levels) - begin) * MINUTE_S >= least_s
+    is_long = use.stride * len(rising) * MINUTE_S >= least_s
     is_steady = is_long and _is_steady(rising) and not _gave_back(use.levels, rising)
     return UseRise(device, use, span / HUNDREDTHS, minutes, hourly, is_steady=is_steady)
 
@@ -170,7 +165,7 @@ def _since_jump(levels: list[int]) -> list[int]:
     while len(levels) > 1:
         steps = [after - before for before, after in pairwise(levels)]
         largest = max(steps)
-        if largest <= LARGEST_STEP * max(levels[-1] - min(levels), 1):
+        if largest <= LARGEST_STEP * (levels[-1] - min(levels)):
             break
         levels = levels[len(steps) - steps[::-1].index(largest) :]
     return levels
@@ -180,7 +175,7 @@ def _is_steady(rising: list[int]) -> bool:
     """Tell whether levels rise evenly, without giving back, and still do."""
     risen = rising[-1] - rising[0]
     steps = [after - before for before, after in pairwise(rising)]
-    if len(rising) < LEAST_LEVELS or risen <= 0 or max(steps) > LARGEST_STEP * risen:
+    if len(rising) < LEAST_LEVELS or max(steps) > LARGEST_STEP * risen:
         return False
     if sum(step > 0 for step in steps) < RISING * len(steps) or -min(steps) > GAVE_BACK * risen:
         return False
@@ -190,8 +185,5 @@ def _is_steady(rising: list[int]) -> bool:
 
 def _gave_back(levels: list[int], rising: list[int]) -> bool:
     """Tell whether memory rose before and was given back: then this rise will be, too."""
-    highest, fallen = levels[0], 0
-    for level in levels:
-        highest = max(highest, level)
-        fallen = max(fallen, highest - level)
+    fallen = max(highest - level for highest, level in zip(accumulate(levels, max), levels, strict=True))
     return fallen > GAVE_BACK * (rising[-1] - rising[0])

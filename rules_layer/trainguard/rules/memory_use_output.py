@@ -22,7 +22,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     if not leaks and max(rise.use.stride * len(rise.use.levels) for rise in rises) * MINUTE_S < LEAST_S:
         reason = f"memory in use of {view.node} is judged after {show_duration(LEAST_S)} of training."
         return RuleResult(Status.WARMING_UP, reason, data_points=view.kept_total, details=details)
-    worst = max(leaks or rises, key=lambda rise: (-(rise.time_left_s or 0.0) if leaks else rise.points, rise.device))
+    worst = max(leaks or rises, key=lambda rise: (-rise.time_left_s if leaks else rise.points, rise.device))
     return RuleResult(
         Status.FIRED if leaks else Status.OK,
         f"{_sentence(worst, view, increase, leaks)}.",
@@ -45,9 +45,9 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
 
 def _affected(worst: UseRise, view: NodeView) -> float | None:
     """Return in which share, 0 to 1, of the node's time the memory leaked."""
-    if view.watermark_s is None or view.first_sample_at is None or view.watermark_s <= view.first_sample_at:
+    if view.watermark_s is None or view.first_sample_at is None:
         return None
-    return min(max((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 0.0), 1.0)
+    return min((view.watermark_s - worst.since) / (view.watermark_s - view.first_sample_at), 1.0)
 
 
 def is_leak(rise: UseRise, increase: float) -> bool:
@@ -68,9 +68,9 @@ def _sentence(worst: UseRise, view: NodeView, increase: float, leaks: Sequence[U
     rate = f"{show_duration(worst.minutes * MINUTE_S)}, {_gigabytes(worst.bytes_of(worst.hourly))} an hour"
     risen = f"{show_percentage_points(worst.points)} ({allowed}) in {rate}"
     if view.closed:
-        full = "" if left is None else f", and at that rate would have been full {show_duration(left)} later"
+        full = f", and at that rate would have been full {show_duration(left)} later" if left else ""
         return f"{where} leaks memory: what is in use rose by {risen}, up to the end; it was {now} then{full}{more}"
-    full = "" if left is None else f", and full in {show_duration(left)} at that rate"
+    full = f", and full in {show_duration(left)} at that rate" if left else ""
     return f"{where} leaks memory: what is in use rose by {risen}; it is {now} now{full}{more}"
 
 
@@ -93,8 +93,8 @@ def _advice(worst: UseRise, view: NodeView) -> str:
     hourly = f"{show_percentage_points(worst.hourly)} an hour"
     if view.closed:
         return f"L{look}of {where} rose by {hourly} and was never given back."
-    before = "" if left is None else f" within {show_duration(left)}"
-    return f"Save a checkpoint{before}, before {where} is full, and l{look}rises by {hourly} and is never given back."
+    within = f" within {show_duration(left)}, before {where} is full" if left else ""
+    return f"Save a checkpoint{within}, and l{look}rises by {hourly} and is never given back."
 
 
 def _past_advice(worst: UseRise, node: str) -> str:

@@ -109,16 +109,14 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
         blocks = _common_blocks(ranks)[-needed:]
         if len(blocks) < needed:
-            known = f"{len(blocks)} of the {needed} blocks of 5 min"
-            reason = f"{counted(len(ranks), 'rank')} have {known} that a verdict takes."
+            known = f"{len(blocks)} of the {counted(needed, 'block')} of 5 min"
+            reason = f"{len(ranks)} ranks have {known} that a verdict takes."
             return RuleResult(Status.WARMING_UP, reason, patience=f"{len(blocks)}/{needed}")
         compared = _Table.of(ranks, blocks).compared(parameters.slower)
         shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
         details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})
         slow = sorted((each for each in compared if each.is_slow), key=lambda each: -each.excess)
         worst = slow[0] if slow else max(compared, key=lambda each: each.excess)
-        lost_s = _lost_s(slow, ranks)
-        paid_s = _paid_s(view)
         return RuleResult(
             Status.FIRED if slow else Status.OK,
             _sentence(worst, slow, ranks, needed, parameters.slower),
@@ -127,7 +125,7 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
             worst=_place(worst.name, ranks),
             data_points=sum(each.pace.whole.steps for each in ranks.values()),
             advice=_advice(worst, slow, ranks) if slow else None,
-            wasted_share=min(lost_s / paid_s, 1.0) if slow and paid_s > 0.0 else None,
+            wasted_share=_wasted_share(slow, ranks, view) if slow else None,
             onset=_onset(worst.name, ranks, parameters.slower) if slow else None,
             details=details,
         )
@@ -154,7 +152,7 @@ class _Compared:
 
     @property
     def excess(self) -> float:
-        return self.own_us / self.peers_us - 1.0 if self.peers_us > 0.0 else 0.0
+        return self.own_us / self.peers_us - 1.0
 
     def shown(self, rank: _Rank) -> RankPace:
         return RankPace(self.own_us, self.peers_us, self.step_us, rank.pace.whole.steps, self.is_slow)
@@ -238,14 +236,17 @@ def median_of_others(values: FloatArray) -> FloatArray:
     return middle
 
 
-def _lost_s(slow: list[_Compared], ranks: dict[str, _Rank]) -> float:
-    """Return for how long the others waited for the slowest process over the whole job, seconds."""
+def _wasted_share(slow: list[_Compared], ranks: dict[str, _Rank], view: JobView) -> float | None:
+    """Return for which share of the paid time the others waited for the slowest process over the whole job."""
+    paid_s = _paid_s(view)
+    if paid_s <= 0.0:
+        return None
     names = list(ranks)
     whole = [ranks[name].pace.whole for name in names]
     own = np.array([pace.own_us / pace.steps for pace in whole])
     steps = np.array([pace.steps for pace in whole])
     lost = np.maximum((own - median_of_others(own)) * steps, 0.0) / 1e6
-    return max((float(lost[names.index(each.name)]) for each in slow), default=0.0)
+    return min(max(float(lost[names.index(each.name)]) for each in slow) / paid_s, 1.0)
 
 
 def _onset(name: str, ranks: dict[str, _Rank], slower: float) -> float | None:
@@ -291,13 +292,19 @@ def _sentence(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank], 
         )
     node = _slow_node(slow, ranks)
     who = f"every rank of {node} is slow, most of all {worst.name}" if node else f"{worst.name} is slow"
-    more = "" if node or len(slow) < 2 else f"; slow are {', '.join(each.name for each in slow[:NAMED])}"
+    named = ", ".join(each.name for each in slow[:NAMED])
+    others = f", and {len(slow) - NAMED} more" if len(slow) > NAMED else ""
+    more = "" if node or len(slow) < 2 else f"; slow are {named}{others}"
     why = ", most of it in waits for data" if worst.by_waits else ""
     return (
         f"{who}: over {span} its own work in a step takes {own}, {show_percent(100.0 * worst.excess)} longer than its "
-        f"peers' {peers} (threshold {show_percent(slower)}){why}; {counted(len(ranks) - len(slow), 'rank')} wait "
+        f"peers' {peers} (threshold {show_percent(slower)}){why}; {_waiting(len(ranks) - len(slow))} "
         f"for it in each step of {show_step(worst.step_us)}{more}."
     )
+
+
+def _waiting(ranks: int) -> str:
+    return "1 rank waits" if ranks == 1 else f"{ranks:,} ranks wait"
 
 
 def _advice(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank]) -> str:

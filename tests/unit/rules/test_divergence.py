@@ -72,3 +72,41 @@ def test_given_counts_of_any_size_when_multiplied_then_the_distance_stays() -> N
 
     assert compare_pairs(counts).distances == pytest.approx(compare_pairs(counts * np.array([[1], [977]])).distances)
     assert jensen_shannon(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(np.sqrt(np.log(2.0)))
+
+
+def test_given_any_sides_when_the_worst_is_sought_then_it_is_the_least_busy_that_is_apart_and_its_furthest() -> None:
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        counts = np.stack(
+            [counted(*random.choice([0, 20, 50, 80, 100], 2).tolist()) for _ in range(int(random.integers(2, 5)))]
+        )
+        for compared in (compare_pairs(counts), compare_with_rest(counts)):
+            distance, gap = float(random.choice([0.2, 0.5, 0.9])), float(random.choice([10.0, 15.0, 30.0]))
+            apart = compared.apart(distance, gap)
+            rows, columns = (range(size) for size in apart.shape)
+            is_apart = {
+                (row, column): compared.distances[row, column] > distance
+                and abs(compared.means[row] - compared.others[row, column]) >= gap
+                for row in rows
+                for column in columns
+            }
+            assert {place: bool(apart[place]) for place in is_apart} == is_apart
+            row, column = compared.worst(apart)
+            busy = [each for each in rows if any(is_apart[each, other] for other in columns)]
+            if busy:
+                assert row == min(busy, key=lambda each: compared.means[each])
+                of_row = [other for other in columns if is_apart[row, other]]
+                assert column == max(of_row, key=lambda other: compared.distances[row, other])
+            else:
+                others = [place for place in is_apart if len(columns) == 1 or place[0] != place[1]]
+                assert compared.distances[row, column] == max(compared.distances[place] for place in others)
+                assert (row, column) in others
+            most = max(compared.means)
+            assert compared.idle_share.tolist() == [1.0 - mean / most if most else 0.0 for mean in compared.means]
+
+
+def test_given_sides_that_idle_when_compared_then_none_stays_behind() -> None:
+    compared = compare_pairs(np.stack([counted(0), counted(0)]))
+    assert compared.idle_share.tolist() == [0.0, 0.0]
+    assert compared.worst(compared.apart(0.5, 15.0)) == (0, 1)
+    assert compare_pairs(np.stack([counted(0, 1), counted(1, 2)])).unlike[0, 1] == 0.5

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 
 from trainguard.rules.chance import normal_tail, poisson_quantile
-from trainguard.rules.quantiles import column_quantiles, counted_quantiles
-from trainguard.rules.units import points_in, show_duration, show_number, show_percent, show_step
+from trainguard.rules.quantiles import Box, column_boxes, column_quantiles, counted_boxes, counted_quantiles
+from trainguard.rules.units import (
+    counted,
+    points_in,
+    show_duration,
+    show_number,
+    show_percent,
+    show_percentage_points,
+    show_step,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +73,30 @@ def test_given_counts_when_quantiles_are_taken_then_they_match_numpy_on_the_samp
     [
         (show_number(30.999999), "31"),
         (show_number(30.94), "30.9"),
+        (show_number(30.96), "31"),
+        (show_number(-0.04), "0"),
+        (show_number(-0.06), "-0.1"),
         (show_number(1_004), "1,004"),
         (show_number(12_345.67), "12,345.7"),
         (show_percent(99.96), "100 %"),
+        (show_percentage_points(1.04), "1 percentage point"),
+        (show_percentage_points(1.1), "1.1 percentage points"),
+        (show_percentage_points(-1.0), "-1 percentage points"),
+        (counted(0, "GPU"), "0 GPUs"),
+        (counted(1, "GPU"), "1 GPU"),
+        (counted(2, "GPU"), "2 GPUs"),
+        (counted(1_024, "GPU"), "1,024 GPUs"),
         (show_duration(250.0), "250 s"),
+        (show_duration(299.0), "299 s"),
+        (show_duration(300.0), "5 min"),
         (show_duration(502.0), "8.4 min"),
+        (show_duration(7_194.0), "119.9 min"),
+        (show_duration(7_200.0), "2 h"),
         (show_duration(60_000.0), "16.7 h"),
+        (show_step(999_900.0), "999.9 ms"),
+        (show_step(1_000_000.0), "1 s"),
+        (show_step(9_999e6), "9999 s"),
+        (show_step(1e10), "10,000 s"),
         (show_step(412_345.0), "412.3 ms"),
         (show_step(1_204_000.0), "1.204 s"),
         (show_step(7e10), "70,000 s"),
@@ -84,3 +110,25 @@ def test_given_seconds_when_counted_in_points_then_drift_of_the_interval_does_no
     assert points_in(1_000.0, 0.4999) == 2_000
     assert points_in(250.0, 0.5) == 500
     assert points_in(1.0, 60.0) == 1
+    assert points_in(90.0, 60.0) == 2
+    assert points_in(149.0, 60.0) == 2
+
+
+def test_given_one_sample_or_two_when_quantiles_are_taken_then_all_lie_between_them() -> None:
+    values = np.array([[np.nan, 10.0], [30.0, 20.0], [np.nan, np.nan]])
+    counts = np.zeros((2, 101), dtype=np.int64)
+    counts[0, 30] = counts[1, 10] = counts[1, 20] = 1
+
+    assert column_quantiles(values, (0.0, 0.25, 1.0)).tolist() == [[30.0, 10.0], [30.0, 12.5], [30.0, 20.0]]
+    assert counted_quantiles(counts, (0.0, 0.25, 1.0)).tolist() == [[30.0, 10.0], [30.0, 12.5], [30.0, 20.0]]
+
+
+def test_given_samples_when_a_box_is_drawn_then_whiskers_of_one_and_a_half_boxes_end_with_the_samples() -> None:
+    wide = np.concatenate([[0.0], np.repeat([40.0, 48.0, 52.0, 60.0], 25), [100.0]])
+    narrow = np.concatenate([[np.nan], np.repeat([40.0, 48.0, 52.0, 60.0], 25), [60.0]])
+    of_columns = column_boxes(np.column_stack([wide, narrow, np.full(102, np.nan)]))
+    counts = np.array([np.bincount(each[~np.isnan(each)].astype(int), minlength=101) for each in (wide, narrow)])
+
+    assert of_columns == (Box(0.0, 42.0, 50.0, 58.0, 60.0, 100.0), Box(40.0, 48.0, 52.0, 60.0, 60.0, 60.0), None)
+    assert counted_boxes(counts) == of_columns[:2]
+    assert [(each.lower, each.upper) for each in of_columns if each] == [(18.0, 82.0), (40.0, 60.0)]

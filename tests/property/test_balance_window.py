@@ -1,0 +1,308 @@
+"""Which sides stay behind the busiest over the window, by definition: block by block, in plain numbers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, nan, sqrt
+
+import numpy as np
+import pytest
+
+from trainguard.rules.balance_times import FineMeans
+from trainguard.rules.balance_window import BalanceWindow, Block, Gaps, gaps_across
+
+BLOCK_S = 600.0
+RUNS = 300
+WIDE, WIDE_IN_A_BLOCK = 20.0, 10.0
+
+
+@dataclass
+class Window:
+    """Blocks of some sides: numbers, and points and means by block and side."""
+
+    numbers: list[int]
+    points: list[list[float]]
+    means: list[list[float]]
+    variance: float
+    interval_s: float
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        points, means = np.array(self.points), np.array(self.means)
+        nothing = FineMeans.of([], np.zeros((0, points.shape[1])), np.zeros((0, points.shape[1])))
+        return Gaps.of(self.numbers, points, points * means, (self.variance, self.interval_s), nothing)
+
+    def total(self, side: int) -> float:
+        return sum(row[side] for row in self.points)
+
+    def mean(self, side: int) -> float:
+        total = self.total(side)
+        sums = sum(points[side] * means[side] for points, means in zip(self.points, self.means, strict=True))
+        return sums / total if total else nan
+
+    @property
+    def sides(self) -> range:
+        return range(len(self.points[0]))
+
+    @cached_property
+    def judged(self) -> list[int]:
+        return [side for side in self.sides if self.total(side) >= max(20.0, 600.0 / self.interval_s)]
+
+    @cached_property
+    def busiest(self) -> int:
+        return max(self.judged, key=self.mean) if len(self.judged) > 1 else 0
+
+    def is_behind(self, block: int, side: int) -> bool:
+        both = self.points[block][side] and self.points[block][self.busiest]
+        return bool(both) and self.means[block][self.busiest] - self.means[block][side] >= WIDE_IN_A_BLOCK
+
+    @cached_property
+    def apart(self) -> list[int]:
+        if len(self.judged) < 2:
+            return []
+        found = []
+        for side in self.judged:
+            gap = self.mean(self.busiest) - self.mean(side)
+            error = sqrt(self.variance / self.total(side) + self.variance / self.total(self.busiest))
+            behind = sum(row[side] for block, row in enumerate(self.points) if self.is_behind(block, side))
+            if gap >= WIDE and gap >= 4.0 * error and behind / self.total(side) >= 2.0 / 3.0:
+                found.append(side)
+        return found
+
+    @cached_property
+    def held(self) -> list[bool]:
+        return [any(self.is_behind(block, side) for side in self.apart) for block in range(len(self.numbers))]
+
+    @property
+    def first(self) -> int:
+        """The block since which it holds; of what does not hold in the newest one, the first in which it did."""
+        held = self.held
+        if not held[-1] or all(held):
+            return held.index(True)
+        return len(held) - held[::-1].index(False)
+
+    def over_since(self, low: int, others: list[int]) -> float | None:
+        gaps = {}
+        for block, row in enumerate(self.points):
+            known = [self.means[block][side] for side in others if row[side]]
+            if row[low] and known:
+                gaps[block] = sum(known) / len(known) - self.means[block][low]
+        held = [gap >= WIDE_IN_A_BLOCK for gap in gaps.values()]
+        if len(held) < 2 or held[-1] or held[-2]:
+            return None
+        last = max((block for block, gap in gaps.items() if gap >= WIDE_IN_A_BLOCK), default=None)
+        return BLOCK_S * (self.numbers[0] if last is None else self.numbers[last] + 1)
+
+
+def random_window(random: np.random.Generator) -> Window:
+    """Return a window of two to four sides, many of whose means, points and shares lie on a bound."""
+    blocks, sides = int(random.integers(1, 7)), int(random.integers(2, 5))
+    numbers = (100 + np.cumsum(random.integers(1, 3, blocks))).tolist()
+    levels = random.choice([40.0, 70.0, 80.0, 90.0], sides)
+    changed = np.where(random.random((blocks, sides)) < 0.2, random.choice([50.0, 90.0]), levels)
+    points = random.choice([0.0, 5.0, 10.0, 20.0, 30.0], (blocks, sides), p=[0.1, 0.1, 0.3, 0.3, 0.2])
+    variance = float(random.choice([0.0, 100.0, 400.0, 1_600.0]))
+    return Window(numbers, points.tolist(), changed.tolist(), variance, float(random.choice([10.0, 20.0, 30.0, 60.0])))
+
+
+def indices(flags: np.ndarray) -> list[int]:
+    return [int(each) for each in np.flatnonzero(flags)]
+
+
+def test_given_random_windows_when_sides_are_compared_then_all_is_as_the_definition_says() -> None:
+    random = np.random.default_rng(3)
+    found = 0
+    for _ in range(RUNS):
+        window = random_window(random)
+        gaps = window.gaps
+        assert indices(gaps.judged) == window.judged
+        assert (indices(gaps.apart), gaps.busiest) == (window.apart, window.busiest)
+        assert gaps.points.tolist() == [window.total(side) for side in window.sides]
+        assert np.allclose(gaps.means, [window.mean(side) for side in window.sides], equal_nan=True)
+        assert gaps.minutes == 10 * (window.numbers[-1] - window.numbers[0] + 1)
+        if window.apart:
+            found += 1
+            assert gaps.since == BLOCK_S * window.numbers[window.first]
+            assert gaps.reaches is (window.first == 0)
+            assert gaps.worst == min(window.apart, key=window.mean)
+            assert gaps.behind.tolist() == [
+                1.0 - window.mean(side) / window.mean(window.busiest) for side in window.judged
+            ]
+        else:
+            assert (gaps.since, gaps.reaches) == (None, False)
+            others = [side for side in window.judged if side != window.busiest]
+            if len(window.judged) > 1:
+                assert gaps.worst == min(others, key=window.mean)
+    assert found > RUNS / 5
+
+
+def test_given_random_windows_when_a_gap_is_asked_for_then_it_is_over_after_two_blocks_without_it() -> None:
+    random = np.random.default_rng(4)
+    seen = set()
+    for _ in range(RUNS):
+        window = random_window(random)
+        gaps = window.gaps
+        ends = {side: window.over_since(side, [other for other in window.sides if other != side]) for side in (0, 1)}
+        assert {side: gaps.over_since(side) for side in (0, 1)} == ends
+        of_apart = [window.over_since(side, [window.busiest]) for side in window.apart]
+        assert [gaps.over_since(side, gaps.busiest) for side in window.apart] == of_apart
+        known = [each for each in of_apart if each is not None]
+        over = max(known) if known and len(known) == len(of_apart) else None
+        assert gaps.over == over
+        seen |= {over is None, ends[0] is None}
+    assert seen == {True, False}
+
+
+def test_given_random_windows_when_points_are_lost_then_it_is_the_gap_as_a_share_of_the_busiest() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(RUNS):
+        window = random_window(random)
+        gaps = window.gaps
+        if not window.apart:
+            continue
+        rows = random.choice([nan, 0.0, 40.0, 90.0], (3, len(window.sides)))
+        lost = sum(
+            row[window.busiest] - row[side]
+            for row in rows
+            for side in window.apart
+            if not np.isnan(row[side]) and not np.isnan(row[window.busiest])
+        )
+        share = lost / window.mean(window.busiest) / len(window.judged)
+        assert gaps.lost_of(rows) == pytest.approx(share)
+
+
+STEADY = [[10.0, 10.0]] * 6
+
+
+def behind(*gaps: float) -> list[list[float]]:
+    return [[90.0, 90.0 - gap] for gap in gaps]
+
+
+@pytest.mark.parametrize(
+    ("points", "means", "variance", "interval_s", "apart"),
+    [
+        (STEADY, behind(*[20.0] * 6), 0.0, 60.0, True),
+        (STEADY, behind(*[20.0] * 5, 19.0), 0.0, 60.0, False),
+        # Two thirds of the time behind, by ten points at least.
+        (STEADY, behind(40.0, 40.0, 40.0, 40.0, 0.0, 0.0), 0.0, 60.0, True),
+        (STEADY, behind(40.0, 40.0, 40.0, 9.0, 9.0, 9.0), 0.0, 60.0, False),
+        (STEADY, behind(40.0, 40.0, 40.0, 10.0, 9.0, 9.0), 0.0, 60.0, True),
+        # 50 points each at a variance of 625: an error of 5.
+        ([[50.0, 50.0]], behind(20.0), 625.0, 60.0, True),
+        ([[50.0, 50.0]], behind(20.0), 626.0, 60.0, False),
+        # Twenty points, and ten minutes of them.
+        ([[20.0, 20.0]], behind(20.0), 0.0, 60.0, True),
+        ([[20.0, 19.0]], behind(20.0), 0.0, 60.0, False),
+        ([[19.0, 20.0]], behind(20.0), 0.0, 60.0, False),
+        ([[60.0, 60.0]], behind(20.0), 0.0, 10.0, True),
+        ([[60.0, 59.0]], behind(20.0), 0.0, 10.0, False),
+    ],
+)
+def test_given_a_window_on_a_bound_when_sides_are_compared_then_only_what_reaches_it_is_apart(
+    points: list[list[float]], means: list[list[float]], variance: float, interval_s: float, apart: bool
+) -> None:
+    gaps = Window(list(range(100, 100 + len(points))), points, means, variance, interval_s).gaps
+    assert indices(gaps.apart) == ([1] if apart else [])
+
+
+def test_given_nothing_or_sides_at_0_when_compared_then_nobody_is_behind() -> None:
+    empty = BalanceWindow().gaps(1.0)
+    assert (empty.minutes, empty.apart.tolist(), empty.points.tolist(), empty.since) == (0, [], [], None)
+    idle = Window([1], [[60.0, 60.0]], [[0.0, 0.0]], 0.0, 60.0).gaps
+    assert idle.behind.tolist() == [0.0, 0.0]
+    assert (idle.lost_of(np.zeros((3, 2))), idle.lost_since(None, None)) == (0.0, (0, 0.0))
+
+
+def kept(random: np.random.Generator, gpus: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return times and utilization of two hours of a node, with samples missing."""
+    times = 1_000_000.0 + np.arange(0.0, 7_200.0, 30.0)
+    times = times[random.random(times.size) < 0.9]
+    values = random.choice([nan, 0.0, 40.0, 90.0, 100.0], (times.size, gpus), p=[0.1, 0.2, 0.2, 0.3, 0.2])
+    return times, values
+
+
+def of_blocks(times: np.ndarray, values: np.ndarray, seconds: float, most: int) -> dict[int, np.ndarray]:
+    numbers = np.floor(times / seconds).astype(int)
+    return {number: values[numbers == number] for number in sorted(set(numbers)) if number > numbers[-1] - most}
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3])
+def test_given_points_in_parts_when_added_then_blocks_hold_the_newest_hour_and_fine_ones_81_minutes(gpus: int) -> None:
+    random = np.random.default_rng(gpus)
+    times, values = kept(random, gpus)
+    window, begin = BalanceWindow(), 0
+    while begin < times.size:
+        end = begin + int(random.integers(1, 9))
+        window.add(times[begin:end], values[begin:end])
+        begin = end
+    blocks, fine = of_blocks(times, values, 600.0, 6), of_blocks(times, values, 180.0, 27)
+    assert window.blocks == [
+        Block(
+            number,
+            (~np.isnan(each)).sum(axis=0).tolist(),
+            np.nansum(each, axis=0).astype(int).tolist(),
+            int(np.nansum(each**2)),
+        )
+        for number, each in blocks.items()
+    ]
+    assert window.fine == [
+        Block(number, (~np.isnan(each)).sum(axis=0).tolist(), np.nansum(each, axis=0).astype(int).tolist(), 0)
+        for number, each in fine.items()
+    ]
+    whole = np.concatenate(list(blocks.values()))
+    within = sum(np.nanvar(whole[:, gpu]) * np.count_nonzero(~np.isnan(whole[:, gpu])) for gpu in range(gpus))
+    assert window.variance == pytest.approx(within / np.count_nonzero(~np.isnan(whole)))
+
+
+def test_given_a_gpu_that_appears_late_when_points_are_added_then_it_has_none_before() -> None:
+    window = BalanceWindow()
+    window.add(np.array([0.0, 600.0]), np.array([[50.0], [50.0]]))
+    window.add(np.array([610.0, 1_200.0]), np.array([[50.0, 20.0], [50.0, 30.0]]))
+    assert window.blocks == [
+        Block(0, [1], [50], 2_500),
+        Block(1, [2, 1], [100, 20], 5_400),
+        Block(2, [1, 1], [50, 30], 3_400),
+    ]
+    assert window.variance == pytest.approx(50.0 / 6.0)
+    assert window.gaps(30.0).points.tolist() == [4.0, 2.0]
+    assert BalanceWindow().variance == 0.0
+
+
+def test_given_nodes_when_their_gpus_are_taken_together_then_points_are_those_of_one_gpu() -> None:
+    random = np.random.default_rng(8)
+    nodes, windows = [kept(random, gpus) for gpus in (1, 2, 4)], []
+    for place, (times, values) in enumerate(nodes):
+        window = BalanceWindow()
+        cut = times.size - 40 * place
+        window.add(times[:cut], values[:cut])
+        windows.append(window)
+        nodes[place] = times[:cut], values[:cut]
+    gaps = gaps_across(windows, 30.0)
+
+    newest = max(times[-1] for times, _ in nodes) // 600.0
+    for node, (times, values) in enumerate(nodes):
+        chosen = values[np.floor(times / 600.0) > max(newest - 6, times[-1] // 600.0 - 6)]
+        assert gaps.points[node] == np.count_nonzero(~np.isnan(chosen)) / values.shape[1]
+        assert gaps.means[node] == pytest.approx(np.nanmean(chosen))
+    assert gaps.numbers == tuple(range(int(newest) - 5, int(newest) + 1))
+    assert gaps.variance == max(window.variance for window in windows)
+    finest = max(times[-1] for times, _ in nodes) // 180.0
+    assert gaps.fine.starts.tolist() == [180.0 * number for number in range(int(finest) - 26, int(finest) + 1)]
+    assert gaps_across([], 30.0).minutes == 0
+    assert inf > gaps.fine.points.max() > 0.0
+
+
+@pytest.mark.parametrize(
+    ("since", "counted_to", "first"), [(None, None, 0), (360.0, None, 2), (300.0, 540.0, 3), (540.0, 300.0, 3)]
+)
+def test_given_fine_means_when_what_was_lost_is_asked_for_then_it_is_that_since_the_later_time(
+    since: float | None, counted_to: float | None, first: int
+) -> None:
+    points = np.array([[6.0, 6.0, 3.0]] * 5)
+    means = np.array([[90.0, 45.0, 90.0]] * 4 + [[90.0, 30.0, 90.0]])
+    fine = FineMeans.of(range(5), points, points * means)
+    sums = (points * means).sum(axis=0)[np.newaxis]
+    gaps = Gaps.of([0], points.sum(axis=0)[np.newaxis], sums, (0.0, 60.0), fine)
+    assert indices(gaps.apart) == [1]
+    lost = sum(6.0 * (0.5 if block < 4 else 60.0 / 90.0) for block in range(first, 5)) / 2.0
+    count, share = gaps.lost_since(since, counted_to)
+    assert (count, share) == (6 * (5 - first), pytest.approx(lost))

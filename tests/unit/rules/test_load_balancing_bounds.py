@@ -1,0 +1,212 @@
+"""LoadBalancing on each bound: points that are needed, nodes that were never used, GPUs that stopped."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.gpu_loads import DEFAULTS, JOB_RULE, RULE, across, counted, judge, node_of, nothing, view_of, work
+from trainguard.records import Status
+from trainguard.rules.balance_output import BalanceDetails, clause_of
+from trainguard.rules.balance_stopped import stopped
+from trainguard.rules.balance_window import BalanceWindow
+from trainguard.rules.load_balancing import LoadBalancingParameters
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
+from trainguard.rules.rule_result import RuleResult
+from trainguard.telemetry.snapshots import FloatArray
+
+START = 1_000_000 * 1_800.0
+"""A full half-hour, epoch seconds."""
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "points", "status"),
+    [
+        (0.1, 2_499, Status.WARMING_UP),
+        (0.1, 2_500, Status.FIRED),
+        (1.0, 499, Status.WARMING_UP),
+        (1.0, 500, Status.FIRED),
+        (10.0, 499, Status.WARMING_UP),
+        (10.0, 500, Status.FIRED),
+    ],
+)
+def test_given_nodes_when_their_counts_are_compared_then_it_takes_500_points_and_250_seconds(
+    interval_s: float, points: int, status: Status
+) -> None:
+    views = [
+        view_of(f"algo-{number}", counted(level, points=points), interval_s=interval_s)
+        for number, level in enumerate((90, 30), 1)
+    ]
+    assert across(*views).status is status
+
+
+@pytest.mark.parametrize(("idle_s", "status"), [(1_200.0, Status.WARMING_UP), (1_200.5, Status.FIRED)])
+def test_given_a_node_that_was_never_used_when_it_idles_then_it_is_starting_up_for_20_minutes(
+    idle_s: float, status: Status
+) -> None:
+    idle = replace(view_of("algo-2", nothing(), nothing(), idle_run_s=idle_s), first_sample_at=7.0)
+    said = across(view_of("algo-1", counted(90)), idle)
+    assert said.status is status
+    if status is Status.FIRED:
+        assert (said.onset, said.gpus) == (7.0, ("algo-2/gpu0", "algo-2/gpu1"))
+        assert (said.advice or "").startswith("Let a process use algo-2, or pay for less; look at what is different")
+        assert said.plain_details["workloads"]["algo-2"][0] == 2 * 2_401
+        assert said.data_points == 1_000 + 2_401
+
+
+@pytest.mark.parametrize(("low", "unused"), [((0, 1), True), ((1,), False)])
+def test_given_a_gpu_that_did_next_to_nothing_when_it_fires_then_below_one_percent_it_needs_a_process(
+    low: tuple[int, ...], unused: bool
+) -> None:
+    gpus = [np.tile(np.array(low, dtype=np.float64), 500 // len(low)), np.full(500, 80.0)]
+    advice = judge(node_of(*gpus)).last.advice or ""
+    assert advice.startswith("Let a process use gpu0 of algo-1, or pay for less; ") is unused
+
+
+def test_given_one_node_that_does_more_when_only_it_is_apart_then_it_is_named_and_no_gpu_stays_behind() -> None:
+    said = across(*(view_of(f"algo-{number}", counted(level)) for number, level in enumerate((90, 50, 50, 50), 1)))
+    assert (said.status, said.worst, said.gpus) == (Status.FIRED, "algo-1", ())
+    assert said.reason.startswith("algo-1 is at 90 % on average, the other 3 nodes together at 50 %")
+
+
+def windowed(loads: FloatArray, *, interval_s: float = 60.0, first_active_at: float = START) -> NodeView:
+    """Return a node that has worked at such loads, float64[T, G], from a full half-hour on."""
+    counts = [counted(*column.tolist(), points=len(loads)) for column in loads.T]
+    return replace(
+        view_of("algo-1", *counts, interval_s=interval_s),
+        kept_total=len(loads),
+        first_sample_at=START,
+        first_active_at=first_active_at,
+        watermark_s=START + interval_s * (len(loads) - 1),
+    )
+
+
+def window_of(loads: FloatArray, *, interval_s: float = 60.0) -> BalanceWindow:
+    window = BalanceWindow()
+    window.add(START + interval_s * np.arange(len(loads)), loads)
+    return window
+
+
+def columns(*gpus: list[float]) -> FloatArray:
+    return np.column_stack([np.array(gpu) for gpu in gpus])
+
+
+def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_compared_with_itself() -> None:
+    loads = columns([90.0] * 40, [90.0] * 40)
+    said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
+    assert said.reason.startswith("over 40 min gpu1 of algo-1 is at 90 % on average, gpu0 at 90 %: 0 percentage points")
+
+
+def test_given_a_window_that_nothing_was_noted_of_when_it_fires_then_the_share_is_left_to_the_engine() -> None:
+    loads = columns([90.0] * 40, [40.0] * 40)
+    said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
+    assert (said.status, said.affected_share, said.onset, said.wasted_share) == (Status.FIRED, None, None, 0.0)
+    without = replace(windowed(loads), detailed=False)
+    assert RULE.judge(window_of(loads), without, DEFAULTS).plain_details == {}
+
+
+@pytest.mark.parametrize(
+    ("patience", "points", "told"),
+    [
+        (120, 60, "algo-1 has 60 of the 120 points that a comparison takes; about 60 min left."),
+        (121, 60, "algo-1 has 60 of the 121 points that a comparison takes; about 61 min left at a sampling interval"),
+        (20, 19, "algo-1 has 19 of the 20 points that a comparison takes; about 60 s left."),
+    ],
+)
+def test_given_points_that_are_missing_when_the_wait_is_over_two_hours_then_the_interval_is_told(
+    patience: int, points: int, told: str
+) -> None:
+    loads = columns([90.0] * points, [90.0] * points)
+    said = RULE.judge(window_of(loads), windowed(loads), LoadBalancingParameters(patience=patience))
+    assert said.reason.startswith(told)
+    assert said.patience == f"{points}/{patience}"
+
+
+def test_given_points_enough_for_a_window_that_are_not_in_it_when_told_then_those_for_the_counts_are_missing() -> None:
+    loads = columns([90.0] * 40, [90.0] * 40)
+    said = RULE.judge(BalanceWindow(), windowed(loads), DEFAULTS)
+    assert said.reason.startswith("algo-1 has 40 of the 500 points that a comparison takes; about 7.7 h left")
+
+
+@pytest.mark.parametrize("busy_min", [9, 12, 15, 18, 30])
+@pytest.mark.parametrize("silent_min", [60, 66])
+def test_given_a_gpu_that_was_never_busy_for_a_quarter_of_an_hour_when_it_is_silent_then_it_did_not_stop(
+    busy_min: int, silent_min: int
+) -> None:
+    low = [90.0] * busy_min + [0.0] * silent_min
+    loads = columns([90.0] * len(low), low)
+    view = windowed(loads)
+    gaps = window_of(loads).gaps(60.0)
+    fired = RuleResult(Status.FIRED, "it fired")
+    said = stopped(fired, view, gaps, 1, None)
+    assert (said is not fired) is (busy_min >= 15)
+    assert stopped(fired, replace(view, first_active_at=None), gaps, 1, None) is fired
+    assert stopped(fired, replace(view, ever_active=np.array([True, False])), gaps, 1, None) is fired
+
+
+def test_given_a_gpu_that_was_silent_for_a_while_when_told_then_its_end_is_told_and_the_finding_is_the_gap() -> None:
+    low = [90.0] * 21 + [0.0] * 36 + [90.0] * 18
+    loads = columns([90.0] * len(low), low)
+    said = stopped(RuleResult(Status.FIRED, ""), windowed(loads), window_of(loads).gaps(60.0), 1, None)
+    assert said.reason == (
+        "gpu1 of algo-1 stopped working at 2027-01-15 08:21 UTC, and worked again from 2027-01-15 08:57 UTC on: it was "
+        "at 0 % while gpu0 was at 90 % on average, 58.9 percentage points behind it over 60 min (threshold 20)."
+    )
+    assert (said.threshold, said.measured) == (20.0, pytest.approx(90.0 * 36 / 55))
+    assert "why gpu1 of algo-1 stopped at 2027-01-15 08:21 UTC" in (said.advice or "")
+
+
+def test_given_silence_since_before_the_window_when_the_imbalance_is_known_then_it_stopped_when_that_began() -> None:
+    loads = columns([90.0] * 90, [0.0] * 90)
+    view, gaps = windowed(loads, first_active_at=START - 4_500.0), window_of(loads).gaps(60.0)
+    fired = RuleResult(Status.FIRED, "")
+    assert "stopped working at 2027-01-15 07:00 UTC:" in stopped(fired, view, gaps, 1, START - 3_600.0).reason
+    assert stopped(fired, view, gaps, 1, START - 3_600.1) is fired
+    assert stopped(fired, view, gaps, 1, None) is fired
+
+
+@pytest.mark.parametrize(
+    ("worst", "nodes", "clause"),
+    [
+        ("gpu1", 1, "the GPUs did not share the work evenly"),
+        ("algo-1/gpu1", 2, "the GPUs did not share the work evenly"),
+        ("algo-1", 2, "the nodes did not share the work evenly"),
+        (None, 2, "the nodes did not share the work evenly"),
+        (None, 1, "the GPUs did not share the work evenly"),
+    ],
+)
+def test_given_an_imbalance_when_told_of_a_job_then_it_is_of_nodes_or_of_gpus(
+    worst: str | None, nodes: int, clause: str
+) -> None:
+    assert clause_of(RuleResult(Status.FIRED, "one is behind.", worst=worst), nodes) == clause
+
+
+def test_given_a_gpu_that_stopped_when_told_of_a_job_then_the_clause_is_that_it_did() -> None:
+    said = "2 of 2 nodes fire; worst algo-1: gpu1 of algo-1 stopped working at 12:00 UTC."
+    assert clause_of(RuleResult(Status.FIRED, said, worst="algo-1/gpu1"), 2) == "gpu1 of algo-1 stopped working"
+    assert clause_of(RuleResult(Status.FIRED, said), 2) == "the nodes did not share the work evenly"
+
+
+def test_given_partitioned_gpus_when_judged_then_utilization_is_what_is_missing() -> None:
+    parted = replace(view_of("algo-1"), mig_names=("gpu0.mig1",))
+    assert "partitioned (MIG)" in (RULE.unfit(parted) or "")
+    assert "partitioned (MIG)" in across(parted).reason
+    assert across(parted, view_of("algo-2", counted(90))).reason.startswith("the job has only one node with GPUs")
+    assert RULE.unfit(replace(view_of("algo-1", counted(1)), mig_names=("gpu1.mig1",))) == (
+        "algo-1 has only one GPU, and so none to compare."
+    )
+    assert RULE.unfit(view_of("algo-1", counted(1), counted(1))) is None
+
+
+def test_given_gpus_of_which_pairs_are_apart_when_judged_then_those_below_one_are_behind() -> None:
+    result = judge(node_of(work(500, 90.0), np.full(500, 20.0), work(500, 60.0)))
+    assert result.last.gpus == ("gpu1", "gpu2")
+    assert set(result.last.plain_details["distances"]) == {"gpu0", "gpu1"}
+    assert BalanceDetails.read(result.last.plain_details).plain() == result.last.plain_details
+
+
+def test_given_nodes_at_two_intervals_when_points_are_missing_then_those_of_the_second_are_told() -> None:
+    views = [view_of("algo-1", counted(90, points=90)), view_of("algo-2", counted(90, points=30), interval_s=60.0)]
+    nodes = {view.node: NodeFacts(view.node, view) for view in views}
+    said = JOB_RULE.judge(JobView(0.0, 0.0, None, False, False, False, nodes), LoadBalancingParameters(patience=40))
+    assert said.reason.startswith("algo-2 has 30 of the 40 points that a comparison takes; about 10 min left")

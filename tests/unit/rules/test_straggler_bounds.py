@@ -1,0 +1,196 @@
+"""Straggler on each bound: ranks whose blocks are given, and not read from steps."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from trainguard.records import Status
+from trainguard.rules.rank_pace import Pace, PaceState, ProcessPace
+from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
+from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.straggler import Straggler, StragglerParameters
+
+FIRST = 5_000_000
+BLOCK_S = 300.0
+Work = tuple[int, int]
+"""Own work in a step, and that part of it that is waiting for data, milliseconds."""
+
+
+def process(*blocks: Work | None, steps: int = 20, step_ms: int = 1_000) -> ProcessPace:
+    """Return a process with such blocks of five minutes, and one that goes on."""
+    whole, held = Pace(), {}
+    for number, block in enumerate((*blocks, blocks[-1])):
+        if block is not None:
+            pace = steps, 1_000 * steps * step_ms, 1_000 * steps * block[0], 1_000 * steps * block[1]
+            whole.add(*pace)
+            held[FIRST + number] = Pace(*pace)
+    return ProcessPace(whole, held)
+
+
+def job(
+    nodes: Mapping[str, Mapping[str, ProcessPace]],
+    *,
+    started_at: float | None = FIRST * BLOCK_S,
+    through: float | None = (FIRST + 4) * BLOCK_S,
+    system_through: float | None = None,
+    detailed: bool = True,
+) -> JobView:
+    states = {node: {"Straggler": PaceState(dict(of))} for node, of in nodes.items()}
+    facts = {
+        node: NodeFacts(node, framework=FrameworkView(node, through, closed=False), collected=state)
+        for node, state in states.items()
+    }
+    return JobView(started_at, system_through, None, False, True, False, facts, detailed=detailed)
+
+
+def judge(view: JobView, *, slower: float = 25.0, lasting_s: float = 900.0) -> RuleResult:
+    return Straggler().judge(view, StragglerParameters(slower=slower, lasting_s=lasting_s))
+
+
+def beside(slow: ProcessPace, *, others: Work = (100, 0), count: int = 3, step_ms: int = 1_000) -> JobView:
+    """Return a job of a process and others that do the same in each block."""
+    named = {f"algo-1-{number}": process(others, others, others, step_ms=step_ms) for number in range(1, count + 1)}
+    return job({"algo-1": named, "algo-2": {"algo-2-0": slow}})
+
+
+def steady(own_ms: int, wait_ms: int = 0, *, step_ms: int = 1_000) -> ProcessPace:
+    return process(*[(own_ms, wait_ms)] * 3, step_ms=step_ms)
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "step_ms", "slower", "status"),
+    [
+        (200, 1_000, 99.0, Status.FIRED),
+        (199, 1_000, 98.0, Status.OK),
+        (200, 1_001, 99.0, Status.OK),
+        (125, 200, 25.0, Status.OK),
+        (126, 200, 25.0, Status.FIRED),
+    ],
+)
+def test_given_a_rank_on_a_bound_when_judged_then_it_is_slow_above_the_threshold_from_a_tenth_of_the_step_on(
+    own_ms: int, step_ms: int, slower: float, status: Status
+) -> None:
+    said = judge(beside(steady(own_ms, step_ms=step_ms), step_ms=step_ms), slower=slower)
+    assert said.status is status
+    assert said.measured == pytest.approx(own_ms - 100.0)
+    assert (said.threshold, said.worst, said.data_points) == (slower, "algo-2/0", 320)
+
+
+@pytest.mark.parametrize(("wait_ms", "by_waits"), [(109, False), (110, True)])
+def test_given_a_rank_whose_waits_are_half_of_what_it_takes_longer_when_judged_then_its_data_are_to_blame(
+    wait_ms: int, by_waits: bool
+) -> None:
+    said = judge(beside(steady(300, wait_ms), others=(100, 10)))
+    assert ("most of it in waits for data" in said.reason) is by_waits
+    assert (said.advice or "").startswith("Give algo-2-0 on algo-2" if by_waits else "Look at clocks")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "status"),
+    [
+        ([(300, 0), (300, 0), (300, 0)], Status.FIRED),
+        ([(100, 0), (300, 0), (300, 0)], Status.OK),
+        ([(300, 0), (300, 0), (124, 0)], Status.OK),
+        ([None, (300, 0), (300, 0)], Status.WARMING_UP),
+    ],
+)
+def test_given_a_rank_when_one_block_is_not_slow_or_not_there_then_it_is_no_straggler(
+    blocks: list[Work | None], status: Status
+) -> None:
+    assert judge(beside(process(*blocks))).status is status
+
+
+@pytest.mark.parametrize(
+    ("lasting_s", "patience"), [(0.5, None), (900.0, None), (901.0, "3/4"), (3_600.0, "3/12"), (9_000.0, "3/12")]
+)
+def test_given_a_time_when_it_is_counted_in_blocks_then_begun_ones_count_up_to_an_hour(
+    lasting_s: float, patience: str | None
+) -> None:
+    said = judge(beside(steady(300)), lasting_s=lasting_s)
+    assert said.patience == patience
+    assert said.status is (Status.FIRED if patience is None else Status.WARMING_UP)
+
+
+def test_given_one_block_when_it_is_waited_for_then_it_is_told_in_the_singular() -> None:
+    few = job({"algo-1": {f"algo-1-{number}": process((100, 0), steps=19) for number in range(2)}})
+    assert judge(few, lasting_s=300.0).reason == "2 ranks have 0 of the 1 block of 5 min that a verdict takes."
+
+
+def test_given_slow_ranks_when_told_then_four_are_named_and_the_others_counted() -> None:
+    def of(slow: int, fast: int) -> str:
+        ranks = {f"algo-1-{number}": steady(300 if number < slow else 100) for number in range(slow + fast)}
+        return judge(job({"algo-1": ranks})).reason
+
+    assert of(2, 4).endswith("4 ranks wait for it in each step of 1 s; slow are algo-1-0, algo-1-1.")
+    assert of(4, 6).endswith("slow are algo-1-0, algo-1-1, algo-1-2, algo-1-3.")
+    assert of(6, 8).endswith("slow are algo-1-0, algo-1-1, algo-1-2, algo-1-3, and 2 more.")
+    assert of(1, 1).endswith("; 1 rank waits for it in each step of 1 s.")
+
+
+def test_given_all_ranks_of_a_node_when_they_are_slow_then_the_node_is_named_and_else_a_rank() -> None:
+    def of(*slow: str, single: bool = False) -> str:
+        names = {"algo-1": ["a", "b"], "algo-2": ["c"] if single else ["c", "d"], "algo-3": ["e", "f", "g"]}
+        nodes = {
+            node: {f"{node}-{rank}": steady(300 if rank in slow else 100) for rank in ranks}
+            for node, ranks in names.items()
+        }
+        return judge(job(nodes)).reason.partition(":")[0]
+
+    assert of("c", "d") == "every rank of algo-2 is slow, most of all algo-2-c"
+    assert of("c") == "algo-2-c is slow"
+    assert of("c", single=True) == "algo-2-c is slow"
+    assert of("b", "c") == "algo-1-b is slow"
+    assert of("a", "b", "c") == "algo-1-a is slow"
+
+
+@pytest.mark.parametrize(
+    ("started_at", "through", "system_through", "share"),
+    [
+        (FIRST * BLOCK_S, (FIRST + 4) * BLOCK_S, None, 16.0 / 1_200.0),
+        (FIRST * BLOCK_S, (FIRST + 4) * BLOCK_S, (FIRST + 8) * BLOCK_S, 16.0 / 2_400.0),
+        (FIRST * BLOCK_S, None, (FIRST + 4) * BLOCK_S, 16.0 / 1_200.0),
+        (FIRST * BLOCK_S, FIRST * BLOCK_S + 1.0, None, 1.0),
+        (FIRST * BLOCK_S, FIRST * BLOCK_S, None, None),
+        (FIRST * BLOCK_S, None, None, None),
+        (None, FIRST * BLOCK_S, None, None),
+    ],
+)
+def test_given_a_straggler_when_it_is_known_what_was_paid_for_then_it_cost_what_the_others_waited(
+    started_at: float | None, through: float | None, system_through: float | None, share: float | None
+) -> None:
+    nodes = {"algo-1": {f"algo-1-{number}": steady(300 if number == 2 else 100) for number in range(4)}}
+    said = judge(job(nodes, started_at=started_at, through=through, system_through=system_through))
+    assert said.wasted_share == (None if share is None else pytest.approx(share))
+
+
+def test_given_a_rank_that_was_fast_before_when_it_is_slow_then_its_onset_is_its_first_slow_block() -> None:
+    late = process((300, 0), (100, 0), (300, 0), (300, 0), (300, 0))
+    fast = {f"algo-1-{number}": process(*[(100, 0)] * 5) for number in range(3)}
+    said = judge(job({"algo-1": {**fast, "algo-1-9": late}}))
+    assert said.onset == (FIRST + 2) * BLOCK_S
+
+
+def test_given_many_ranks_when_details_are_asked_for_then_the_slowest_256_are_shown() -> None:
+    ranks = {f"algo-1-{number:03}": steady(100 + number) for number in range(258)}
+    said = judge(job({"algo-1": ranks}), slower=250.0)
+    shown = said.plain_details["processes"]
+    assert list(shown) == [f"algo-1-{number:03}" for number in range(257, 1, -1)]
+    assert shown["algo-1-257"] == {
+        "own_us": 357_000.0,
+        "peers_us": 228_000.0,
+        "step_us": 1_000_000.0,
+        "steps": 80,
+        "is_slow": False,
+    }
+    assert judge(job({"algo-1": ranks}, detailed=False)).plain_details == {"processes": {}}
+
+
+def test_given_a_job_when_framework_metrics_are_awaited_then_peers_are_missing_and_else_the_metrics() -> None:
+    def of(*, seen: bool, expected: bool) -> str:
+        return judge(JobView(0.0, None, None, expected, seen, False, {})).reason
+
+    assert of(seen=False, expected=False).startswith("This job has written no framework metrics")
+    assert of(seen=True, expected=False).startswith("the steps of fewer than two ranks")
+    assert of(seen=False, expected=True).startswith("the steps of fewer than two ranks")
+    assert judge(job({"algo-1": {"algo-1-0": steady(100)}})).plain_details == {"processes": {}}
+    assert Straggler().clear_after_s(StragglerParameters(), 60.0) == 1_800.0
