@@ -143,6 +143,28 @@ def test_given_a_second_start_without_a_step_when_judged_then_it_waits_and_then_
     assert judged(first_step=5, watermark_s=240, gaps=((100, 200),), runs=((5, 99),)).status is Status.FIRED
 
 
+def test_given_a_second_start_without_a_step_when_it_fires_then_its_loss_is_a_share_of_the_whole_time() -> None:
+    said = judged(first_step=5, watermark_s=240, gaps=((100, 200),), runs=((5, 99),))
+    assert said.wasted_share == said.affected_share == (40.0 - 20.0) / 240.0
+
+
+@pytest.mark.parametrize(
+    ("first_step", "second_step", "watermark_s", "said"),
+    [
+        (25, None, 222, "25 min after the training start"),
+        (15, None, 205, "no step was seen in the 5 min since the restart of the job"),
+        (15, 203, 300, "15 min after the training start"),
+        (15, 218, 300, "18 min after the restart of the job"),
+        (21, 222, 300, "22 min after the restart of the job"),
+    ],
+)
+def test_given_two_starts_when_judged_then_one_that_fires_speaks_then_an_open_one_and_then_the_slower(
+    first_step: float, second_step: float | None, watermark_s: float, said: str
+) -> None:
+    runs = ((first_step, 99.0),) if second_step is None else ((first_step, 99.0), (second_step, 290.0))
+    assert said in judged(first_step=first_step, watermark_s=watermark_s, gaps=((100, 200),), runs=runs).reason
+
+
 def test_given_a_first_start_that_was_late_when_the_second_is_not_then_it_still_says_so() -> None:
     said = judged(first_step=50, watermark_s=300, gaps=((100, 200),), runs=((50, 99), (203, 290)))
     assert (said.status, said.measured) == (Status.FIRED, 50.0)
