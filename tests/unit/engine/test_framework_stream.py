@@ -92,7 +92,7 @@ def test_given_slow_steps_when_applied_then_the_fire_is_returned_once_and_its_ro
         [("StepOutlier", Status.FIRED)],
         [],
     )
-    assert stream.due == {"StepOutlier", "OverallFrameworkMetrics", "Dataloader"}
+    assert stream.due == {"StepOutlier", "OverallFrameworkMetrics"}
 
 
 def test_given_a_stream_when_stored_and_opened_then_all_rules_go_on_where_they_were() -> None:
