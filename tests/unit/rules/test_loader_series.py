@@ -191,6 +191,16 @@ def test_given_what_is_known_of_the_cost_when_asked_for_it_then_it_is_the_smalle
     assert (waste.share, waste.is_alarming) == (share, alarming)
 
 
+@pytest.mark.parametrize(("few", "many", "worst"), [(2, 20, "algo-1"), (5, 25, "algo-2")])
+def test_given_nodes_with_too_few_and_too_many_loaders_when_judged_then_the_one_further_from_its_limit_speaks(
+    few: int, many: int, worst: str
+) -> None:
+    states = {node: folded(read(seconds_of(loaders))) for node, loaders in (("algo-1", few), ("algo-2", many))}
+    result = RULE.judge(job(states), DEFAULTS)
+    assert result.worst == worst
+    assert result.threshold == (70.0 if worst == "algo-1" else 200.0)
+
+
 def test_given_waits_beyond_the_time_that_passed_when_it_fires_then_all_of_it_is_lost() -> None:
     result = judge(read(own_fetches(0.9, range(100))), system_through=START + 60.0, closed=True)
     assert result.wasted_share == 1.0
