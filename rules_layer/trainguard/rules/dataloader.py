@@ -7,6 +7,7 @@ those that load data. A training process is no loader, and a loader set up with 
 does not fit costs nothing while no GPU waits for it: the rule fires where loading costs a good part of the time.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -143,7 +144,7 @@ class _Wastes:
 
     @property
     def costliest(self) -> Waste:
-        return max(self.whole, self.recent, key=lambda waste: waste.share or 0.0)
+        return max(self.whole, self.recent, key=lambda waste: -math.inf if waste.share is None else waste.share)
 
 
 def _is_found(load: Load, waste: _Wastes) -> bool:
@@ -225,7 +226,7 @@ def _waste(load: Load, view: JobView) -> _Wastes:
     processes, system = load.processes, view.nodes[load.node].system
     waited_s = sum(process.waited_us for process in processes) / 1e6 / len(processes)
     elapsed_s = _elapsed_s(view)
-    waited = min(waited_s / elapsed_s, 1.0) if waited_s and elapsed_s > 0.0 else None
+    waited = min(waited_s / elapsed_s, 1.0) if waited_s and elapsed_s else None
     late = [share for share in (process.recent_wait for process in processes) if share is not None]
     recently = sum(late) / len(late) if late else waited
     used = None if system is None else output.gpu_use(system)
@@ -255,4 +256,4 @@ def _onset(load: Load, waste: _Wastes) -> float | None:
 def _used_gpus(system: NodeView | None) -> tuple[str, ...]:
     if system is None:
         return ()
-    return tuple(gpu for gpu, ever in zip(system.gpu_names, system.ever_active.tolist(), strict=True) if ever)
+    return tuple(system.gpu_names[index] for index in np.flatnonzero(system.ever_active).tolist())

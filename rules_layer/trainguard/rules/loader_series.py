@@ -57,12 +57,12 @@ class LoadingProcess(msgspec.Struct, array_like=True):
     waits: dict[int, int] = msgspec.field(default_factory=dict)
 
     def wait(self, ends_us: IntArray, durations_us: IntArray) -> None:
-        """Add fetches of the training process itself."""
+        """Add fetches of the training process itself, at least one."""
         self.waited_us += int(durations_us.sum())
         blocks = ends_us // BLOCK_US
         for block in np.unique(blocks).tolist():
             self.waits[block] = self.waits.get(block, 0) + int(durations_us[blocks == block].sum())
-        newest = max(self.waits, default=0)
+        newest = max(self.waits)
         self.waits = {block: waited for block, waited in sorted(self.waits.items()) if block > newest - BLOCKS}
 
     @property
@@ -76,9 +76,7 @@ class LoadingProcess(msgspec.Struct, array_like=True):
 
     @property
     def counts(self) -> dict[int, int]:
-        """Seconds by number of loaders, the open one included."""
-        if self.second == UNKNOWN:
-            return self.numbers
+        """Seconds by number of loaders, the open one included: the process must have loaded something."""
         return {**self.numbers, self.loaders: self.numbers.get(self.loaders, 0) + 1}
 
     @property
@@ -208,7 +206,8 @@ def _fold_seconds(process: LoadingProcess, table: EventTable, iterators: IntArra
         else:
             process.loaders = max(process.loaders, loaders)
     own = iterators[np.isin(table.workers[iterators], [*mains, UNKNOWN])]
-    process.wait(table.ends_us[own], table.durations_us[own])
+    if own.size:
+        process.wait(table.ends_us[own], table.durations_us[own])
     first = int(table.starts_us.min())
     process.first_us = first if process.first_us is None else min(first, process.first_us)
     process.last_us = max(int(table.ends_us.max()), process.last_us)

@@ -97,8 +97,10 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
                 return _without_steps(trained_s)
-        starts = _starts(view, view.started_at)
-        judged = (_since(_judge_start(start, view, parameters), start) for start in starts)
+        started_at = view.started_at
+        elapsed_s = (view.system_through or started_at) - started_at
+        starts = _starts(view, started_at)
+        judged = (_since(_judge_start(start, view, elapsed_s, parameters), start) for start in starts)
         return max(judged, key=_gravity)
 
 
@@ -148,19 +150,21 @@ def _starts(view: JobView, started_at: float) -> list[_Start]:
     return starts
 
 
-def _judge_start(start: _Start, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
-    if start.step_at is None:
-        absence = _judge_absence((view.system_through or start.at) - start.at, view.closed, parameters, start.name)
-        if absence.status is Status.OK and not view.framework_seen:
-            reason = "the job has ended and wrote no framework metrics, so its first step is unknown."
-            return RuleResult(Status.NOT_APPLICABLE, reason)
-        worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
-        if absence.status is Status.FIRED and view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S:
-            return _doubted(absence, worked_s)
-        return absence
-    began = start.at if view.started_at is None else view.started_at
-    elapsed_s = (view.system_through or start.step_at) - began
-    return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
+def _judge_start(
+    start: _Start, view: JobView, elapsed_s: float, parameters: MaxInitializationTimeParameters
+) -> RuleResult:
+    """Judge one start; ``elapsed_s`` is the time since the training start, of which a part may be lost."""
+    if start.step_at is not None:
+        return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
+    waited_s = (view.system_through or start.at) - start.at
+    absence = _judge_absence(waited_s, elapsed_s, view.closed, parameters, start.name)
+    if absence.status is Status.OK and not view.framework_seen:
+        reason = "the job has ended and wrote no framework metrics, so its first step is unknown."
+        return RuleResult(Status.NOT_APPLICABLE, reason)
+    worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
+    if absence.status is Status.FIRED and view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S:
+        return _doubted(absence, worked_s)
+    return absence
 
 
 def _since(result: RuleResult, start: _Start) -> RuleResult:
@@ -170,66 +174,65 @@ def _since(result: RuleResult, start: _Start) -> RuleResult:
     return replace(result, onset=start.at, until=start.step_at)
 
 
-def _gravity(result: RuleResult) -> tuple[int, float]:
+def _gravity(result: RuleResult) -> tuple[bool, bool, float]:
     """Order judgements of starts: one that fires before one that is still open, and then by time."""
-    rank = {Status.FIRED: 2, Status.WARMING_UP: 1}.get(result.status, 0)
-    return rank, result.measured or 0.0
+    return result.status is Status.FIRED, result.status is Status.WARMING_UP, result.measured or 0.0
 
 
 def _judge_first_step(
     after_s: float, elapsed_s: float, parameters: MaxInitializationTimeParameters, start: str
 ) -> RuleResult:
     after_s = max(after_s, 0.0)
-    elapsed_s = max(elapsed_s, after_s)
-    minutes = after_s / 60.0
-    late = minutes > parameters.threshold
-    excess = _share(after_s - parameters.threshold * 60.0, elapsed_s)
+    over_s = after_s - parameters.threshold * 60.0
+    late = over_s > 0.0
+    lost = over_s / max(elapsed_s, after_s) if late else None
     allowed = f"threshold {show_number(parameters.threshold)} min"
     return RuleResult(
         Status.FIRED if late else Status.OK,
         f"the first step began {show_duration(after_s)} after the {start} ({allowed}).",
-        measured=minutes,
+        measured=after_s / 60.0,
         threshold=parameters.threshold,
         data_points=1,
-        advice=_advice(after_s, parameters) if late else None,
-        affected_share=excess if late else None,
-        wasted_share=excess if late else None,
+        advice=_advice(over_s) if late else None,
+        affected_share=lost,
+        wasted_share=lost,
         details=Initialization(after_s, step_seen=True),
     )
 
 
 def _judge_absence(
-    elapsed_s: float, closed: bool, parameters: MaxInitializationTimeParameters, start: str
+    waited_s: float, elapsed_s: float, closed: bool, parameters: MaxInitializationTimeParameters, start: str
 ) -> RuleResult:
-    """Judge a job without a step; once every stream has ended nothing can arrive late and no grace is due."""
+    """Judge a start without a step; once every stream has ended nothing can arrive late and no grace is due."""
     grace_s = 0.0 if closed else UNSEEN_STEP_GRACE_S
     threshold_s = parameters.threshold * 60.0
-    elapsed_s = max(elapsed_s, 0.0)
-    excess = _share(elapsed_s - threshold_s, elapsed_s)
+    over_s = waited_s - threshold_s
+    late = over_s > grace_s
+    lost = over_s / elapsed_s if late else None
     allowed = f"threshold {show_number(parameters.threshold)} min"
-    if elapsed_s > threshold_s + grace_s:
+    if late:
         status = Status.FIRED
-        reason = f"no step was seen in the {show_duration(elapsed_s)} since the {start} ({allowed})."
+        reason = f"no step was seen in the {show_duration(waited_s)} since the {start} ({allowed})."
     elif closed:
         status = Status.OK
-        reason = f"the job ended {show_duration(elapsed_s)} after the {start} without a step ({allowed})."
+        reason = f"the job ended {show_duration(waited_s)} after the {start} without a step ({allowed})."
     else:
         status = Status.WARMING_UP
         reason = (
-            f"no step was seen in the {show_duration(elapsed_s)} since the {start}; judged after "
+            f"no step was seen in the {show_duration(waited_s)} since the {start}; judged after "
             f"{show_duration(threshold_s + grace_s)}, which is the {allowed} and {show_number(grace_s / 60.0)} min "
             "in which a step may still arrive."
         )
     return RuleResult(
         status,
         reason,
-        measured=elapsed_s / 60.0,
+        measured=waited_s / 60.0,
         threshold=parameters.threshold,
-        advice=_advice(elapsed_s, parameters) if status is Status.FIRED else None,
-        affected_share=excess if status is Status.FIRED else None,
-        wasted_share=excess if status is Status.FIRED else None,
+        advice=_advice(over_s) if late else None,
+        affected_share=lost,
+        wasted_share=lost,
         near=status is Status.WARMING_UP,
-        details=Initialization(elapsed_s, step_seen=False),
+        details=Initialization(waited_s, step_seen=False),
     )
 
 
@@ -245,14 +248,8 @@ def _doubted(absence: RuleResult, worked_s: float) -> RuleResult:
     )
 
 
-def _advice(init_s: float, parameters: MaxInitializationTimeParameters) -> str:
-    over = show_duration(init_s - parameters.threshold * 60.0)
+def _advice(over_s: float) -> str:
     return (
-        f"Shorten what comes before the first step by at least {over}: stream the data set (FastFile or Pipe mode) "
-        "instead of copying it, build dependencies into the image, compile or cache models ahead."
+        f"Shorten what comes before the first step by at least {show_duration(over_s)}: stream the data set (FastFile "
+        "or Pipe mode) instead of copying it, build dependencies into the image, compile or cache models ahead."
     )
-
-
-def _share(part_s: float, elapsed_s: float) -> float:
-    """Share, 0 to 1, of the time since the training start."""
-    return min(max(part_s / elapsed_s, 0.0), 1.0) if elapsed_s > 0.0 else 0.0

@@ -177,15 +177,15 @@ def _judge_series(
         short=series.durations.count_below(mean - spread),
         plausible=plausible,
         slow_share=slow_share,
-        affected_share=min(series.durations.excess_above(long_us, 0.0) / steps_us, 1.0),
-        lost_share=min(series.durations.excess_above(long_us, median) / max(steps_us, elapsed_us), 1.0),
+        affected_share=series.durations.excess_above(long_us, 0.0) / steps_us,
+        lost_share=series.durations.excess_above(long_us, median) / max(steps_us, elapsed_us),
         too_many=outliers > plausible,
         too_slow=slow_share > parameters.slow_share,
     )
 
 
 def _severity(verdict: EvaluatedSeries, parameters: StepOutlierParameters) -> tuple[bool, float]:
-    by_count = verdict.outliers / max(verdict.plausible, 1)
+    by_count = verdict.outliers / verdict.plausible
     by_time = verdict.slow_share / max(parameters.slow_share, 0.1)
     return verdict.fired, max(by_count, by_time)
 

@@ -37,11 +37,6 @@ class TimeTable(msgspec.Struct, array_like=True):
         self.names = sorted(kept)
         self.times_us = [totals[name] for name in self.names]
 
-    def merge(self, other: "TimeTable", *, limit: int) -> None:
-        """Add the times of another table."""
-        self.other_us += other.other_us
-        self.add(other.names, other.times_us, limit=limit)
-
     def top(self, count: int) -> dict[str, int]:
         """Microseconds of the ``count`` names with the most time, most first, and of ``other`` where there are more."""
         pairs = zip(self.names, self.times_us, strict=True)

@@ -1,5 +1,7 @@
 """What the framework did in minutes with bottlenecks: from the rings of both streams to the rule's details."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -16,6 +18,7 @@ from trainguard.records import JobRecord, Status
 from trainguard.rules.bottleneck_counts import MinuteCount, Tally
 from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedPhase
 from trainguard.rules.bottleneck_state import BottleneckState
+from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.framework_minutes import MinuteProfile
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.time_table import TimeTable
@@ -120,3 +123,129 @@ def test_given_another_rule_alone_when_the_overview_does_not_run_then_nothing_is
     assert "OverallFrameworkMetrics" not in alone.node_rules
 
     assert "framework" not in correlated([120, 0], verdict(Status.FIRED), alone).plain_details
+
+
+def phases(index: int, *, processes: int = 1, other_us: int = 0, **times_us: int) -> MinuteProfile:
+    names = sorted(times_us)
+    table = TimeTable(names, [times_us[name] for name in names], other_us)
+    return MinuteProfile(FIRST + index, processes, [0] * 8, table)
+
+
+@pytest.mark.parametrize(
+    ("hit", "clean", "order"),
+    [
+        ({"a": MINUTE // 2, "b": MINUTE // 4}, {"a": MINUTE // 4, "c": MINUTE // 2}, ["c", "a", "b"]),
+        ({"a": 3 * SECOND // 10, "b": 6 * SECOND // 10}, None, ["b", "a"]),
+        (None, {"a": 3 * SECOND // 10, "b": 6 * SECOND // 10}, ["b", "a"]),
+        ({"b": SECOND}, {"a": SECOND}, ["a", "b"]),
+    ],
+)
+def test_given_phases_when_compared_then_those_whose_share_differs_most_come_first(
+    hit: dict[str, int] | None, clean: dict[str, int] | None, order: list[str]
+) -> None:
+    sides = [(120, hit), (0, clean)]
+    known = [phases(index, **times) for index, (_, times) in enumerate(sides) if times is not None]
+    compared = compare_minutes([MinuteCount(FIRST + index, 120, hits) for index, (hits, _) in enumerate(sides)], known)
+
+    assert compared is not None
+    assert [row.name for row in compared.phases] == order
+    for row in compared.phases:
+        for side, share in ((hit, row.with_bottlenecks_percent), (clean, row.without_percent)):
+            assert share == (None if side is None else 100.0 * side.get(row.name, 0) / MINUTE)
+
+
+def test_given_many_phases_when_compared_then_16_are_shown_and_what_had_no_place_is_other() -> None:
+    times = {f"phase_{number:02d}": (number + 1) * SECOND for number in range(18)}
+
+    compared = compare_minutes(counts(120, 120), [phases(0, **times), phases(1, other_us=30 * SECOND)])
+
+    assert compared is not None
+    assert [row.name for row in compared.phases] == ["other", *sorted(times, reverse=True)[:15]]
+    assert compared.phases[0].with_bottlenecks_percent == 25.0
+
+
+def test_given_minutes_in_which_no_process_had_events_when_compared_then_they_do_not_count() -> None:
+    compared = compare_minutes(counts(120, 120), [phases(0, a=MINUTE), phases(1, processes=0)])
+
+    assert compared is not None
+    assert (compared.minutes_with_bottlenecks, compared.phases[0].with_bottlenecks_percent) == (1, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("hit", "clean", "said"),
+    [
+        (
+            {"a": 6 * SECOND},
+            {"b": 0},
+            "a takes 10 % of the processes' time in minutes with bottlenecks and 0 % in those",
+        ),
+        ({"a": 6 * SECOND - 1}, {"b": 0}, None),
+        (
+            {"a": 36 * SECOND},
+            {"a": 30 * SECOND},
+            "a takes 60 % of the processes' time in minutes with bottlenecks and 50",
+        ),
+        ({"a": 30 * SECOND}, {"a": 36 * SECOND}, None),
+        ({"other": 30 * SECOND, "a": 12 * SECOND}, {"b": 0}, "a takes 20 %"),
+        ({"other": 30 * SECOND}, {"b": 0}, None),
+    ],
+)
+def test_given_a_phase_when_its_share_grows_by_ten_points_then_it_is_named_unless_it_is_other(
+    monkeypatch: pytest.MonkeyPatch, hit: dict[str, int], clean: dict[str, int], said: str | None
+) -> None:
+    def minutes(*_: object) -> list[MinuteProfile]:
+        return [
+            phases(index, other_us=side.pop("other", 0), **side) for index, side in enumerate((dict(hit), dict(clean)))
+        ]
+
+    monkeypatch.setattr("trainguard.families.profiler.correlate._framework_minutes", minutes)
+    advice = correlated([120, 0], verdict(Status.FIRED, None), plan()).advice
+
+    assert advice is None if said is None else (advice or "").startswith(said)
+
+
+@pytest.mark.parametrize(("status", "compared"), [(Status.FIRED, True), (Status.OK, False)])
+def test_given_nobody_who_reads_details_when_correlated_then_only_a_bottleneck_that_was_found_is_compared(
+    status: Status, compared: bool
+) -> None:
+    result = correlated([120, 0], verdict(status, None), replace(plan(), detailed=False))
+
+    assert ("framework" in result.plain_details) is compared
+    assert (result.advice is not None) is compared
+
+
+def test_given_a_rule_of_its_own_made_from_a_bottleneck_when_correlated_then_it_is_left_as_it_is() -> None:
+    own = type("Stricter", (CPUBottleneck,), {"name": "CPUBottleneck"})()
+    given = plan()
+    rules = tuple(own if rule.name == "CPUBottleneck" else rule for rule in given.rules_of("profiler"))
+
+    result = correlated([120, 0], verdict(Status.FIRED, None), replace(given, by_family={"profiler": rules}))
+
+    assert result.advice is None
+
+
+def test_given_details_of_another_kind_when_correlated_then_they_stay() -> None:
+    given = replace(verdict(Status.FIRED), result=RuleResult(Status.FIRED, "so.", details={"own": 1}))
+
+    result = correlated([120, 0], given, plan())
+
+    assert result.plain_details == {"own": 1}
+    assert (result.advice or "").startswith("DataLoaderIter takes 90 %")
+
+
+@pytest.mark.parametrize("failed", ["CPUBottleneck", "OverallFrameworkMetrics"])
+def test_given_a_rule_that_failed_on_a_node_when_correlated_then_there_is_nothing_to_compare(failed: str) -> None:
+    system, framework = streams([120, 0], plan())
+    fault = {failed: StoredRule(fault="it failed")}
+    if failed == "CPUBottleneck":
+        system = SystemStream("algo-1", SystemState(stored_rules=fault), plan())
+    else:
+        framework = FrameworkStream("algo-1", FrameworkState(stored_rules=fault), plan())
+    verdicts = {"CPUBottleneck": {"algo-1": verdict(Status.FIRED)}}
+
+    correlation = Correlation(plan())
+    correlation.note_system(system, [verdict(Status.FIRED)])
+    correlation.note_framework(framework)
+    correlation.add_to(verdicts)
+
+    assert verdicts == {"CPUBottleneck": {"algo-1": verdict(Status.FIRED)}}

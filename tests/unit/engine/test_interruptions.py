@@ -30,6 +30,8 @@ def node(first: float | None, watermark_s: float, *gaps: tuple[float, float]) ->
     [
         ([], ()),
         ([node(None, 10.0)], ()),
+        ([(SampleWindowState(first_sample_at=0.0, gaps=[(300.0, 600.0)]), None)], ()),
+        ([node(500.0, 900.0), node(700.0, 1_000.0)], ()),
         ([node(0.0, 900.0)], ()),
         ([node(0.0, 900.0, (300.0, 600.0))], ((300.0, 600.0),)),
         ([node(0.0, 900.0, (300.0, 300.0 + INTERRUPTED_S))], ((300.0, 300.0 + INTERRUPTED_S),)),
@@ -42,7 +44,7 @@ def node(first: float | None, watermark_s: float, *gaps: tuple[float, float]) ->
     ],
 )
 def test_given_times_without_samples_when_no_node_has_any_then_the_job_was_interrupted(
-    nodes: list[tuple[SampleWindowState, float]], expected: tuple[tuple[float, float], ...]
+    nodes: list[tuple[SampleWindowState, float | None]], expected: tuple[tuple[float, float], ...]
 ) -> None:
     assert interruptions(nodes) == expected
 
@@ -64,6 +66,35 @@ def test_given_steps_in_any_order_and_batches_when_taken_in_then_their_runs_are_
         runs = with_steps(runs, [batch(step)])
     assert runs == at_once
     assert all(later[0] - earlier[1] > SILENCE_US for earlier, later in itertools.pairwise(runs))
+
+
+@pytest.mark.parametrize(
+    ("second", "runs"),
+    [
+        (125_000_000, [(0, 125_000_007)]),
+        (125_000_001, [(0, 5_000_000), (125_000_001, 125_000_008)]),
+        (1_000_000, [(0, 5_000_000)]),
+    ],
+)
+def test_given_two_steps_when_two_minutes_or_less_lie_between_then_they_are_one_run(
+    second: int, runs: list[tuple[int, int]]
+) -> None:
+    assert with_steps([], [batch((0, 5_000_000), (second, 7))]) == runs
+    assert with_steps([(0, 5_000_000)], [batch((second, 7))]) == runs
+    assert with_steps([(second, second + 7)], [batch((0, 5_000_000))]) == runs
+
+
+@pytest.mark.parametrize(("count", "joined"), [(16, 0), (17, 1), (18, 2)])
+def test_given_runs_of_steps_when_there_are_more_than_16_then_the_shortest_silences_are_given_up(
+    count: int, joined: int
+) -> None:
+    starts = [0]
+    for number in range(1, count):
+        starts.append(starts[-1] + (400 if number in {4, 5} else 900) * 1_000_000)
+    runs = with_steps([], [batch(*((start, 1) for start in starts))])
+    given_up = (4, 5)[:joined]
+    assert [begin for begin, _ in runs] == [start for number, start in enumerate(starts) if number not in given_up]
+    assert [end - 1 for _, end in runs] == [start for number, start in enumerate(starts) if number + 1 not in given_up]
 
 
 def test_given_more_silences_than_are_kept_when_taken_in_then_the_oldest_runs_are_joined() -> None:
@@ -141,6 +172,41 @@ def test_given_a_second_start_when_its_first_step_is_late_then_it_fires_for_that
 def test_given_a_second_start_without_a_step_when_judged_then_it_waits_and_then_fires() -> None:
     assert judged(first_step=5, watermark_s=210, gaps=((100, 200),), runs=((5, 99),)).status is Status.WARMING_UP
     assert judged(first_step=5, watermark_s=240, gaps=((100, 200),), runs=((5, 99),)).status is Status.FIRED
+
+
+def test_given_a_second_start_without_a_step_when_it_fires_then_its_loss_is_a_share_of_the_whole_time() -> None:
+    said = judged(first_step=5, watermark_s=240, gaps=((100, 200),), runs=((5, 99),))
+    assert said.wasted_share == said.affected_share == (40.0 - 20.0) / 240.0
+
+
+@pytest.mark.parametrize(
+    ("first_step", "second_step", "watermark_s", "said"),
+    [
+        (25, None, 222, "25 min after the training start"),
+        (15, None, 205, "no step was seen in the 5 min since the restart of the job"),
+        (15, 203, 300, "15 min after the training start"),
+        (15, 218, 300, "18 min after the restart of the job"),
+        (21, 222, 300, "22 min after the restart of the job"),
+        (0, 200.5, 300, "30 s after the restart of the job"),
+    ],
+)
+def test_given_two_starts_when_judged_then_one_that_fires_speaks_then_an_open_one_and_then_the_slower(
+    first_step: float, second_step: float | None, watermark_s: float, said: str
+) -> None:
+    runs = ((first_step, 99.0),) if second_step is None else ((first_step, 99.0), (second_step, 290.0))
+    assert said in judged(first_step=first_step, watermark_s=watermark_s, gaps=((100, 200),), runs=runs).reason
+
+
+@pytest.mark.parametrize(("until", "said"), [(0.0, "training start"), (1.0, "restart of the job")])
+def test_given_samples_that_were_missing_before_the_training_start_when_judged_then_it_is_no_restart(
+    until: float, said: str
+) -> None:
+    assert f"after the {said}" in judged(first_step=5, watermark_s=9, gaps=((-20, until),), runs=((5, 9),)).reason
+
+
+def test_given_steps_until_the_restart_itself_when_judged_then_it_has_no_step_of_its_own() -> None:
+    said = judged(first_step=5, watermark_s=230, gaps=((100, 200),), runs=((5, 200),))
+    assert said.reason.startswith("no step was seen in the 30 min since the restart")
 
 
 def test_given_a_first_start_that_was_late_when_the_second_is_not_then_it_still_says_so() -> None:

@@ -2,11 +2,11 @@
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -19,9 +19,12 @@ from trainguard.rules.extension import (
     MARKER,
     MAX_RULES,
     Extension,
+    check_clear_after,
     check_rule,
+    check_window,
     installed,
     is_custom,
+    packed_state,
     rule_named,
     rules_of,
 )
@@ -81,12 +84,33 @@ class Nested(RuleParameters, frozen=True, kw_only=True):
     limits: list[int] = msgspec.field(default_factory=list)
 
 
+class OneOfMany(RuleParameters, frozen=True, kw_only=True):
+    limit: int | list[int] = 3
+
+
+class Chosen(RuleParameters, frozen=True, kw_only=True):
+    mode: str | None = None
+    level: Literal["low", "high"] = "low"
+
+
+class InSeconds(OwnRule):
+    """A rule that looks back on more than there may be, at the interval of most jobs."""
+
+    def window_points(self, parameters: OwnParameters, interval_s: float) -> int:
+        del parameters
+        return round(1_300.0 / interval_s)
+
+
 class NeedsMore(msgspec.Struct):
     minutes: int
 
 
 class TooLarge(msgspec.Struct):
     notes: str = "x" * 5_000
+
+
+WRONG_DEFAULT = msgspec.defstruct("WrongDefault", [("minutes", int, "many")])
+"""It is stored, and cannot be read back."""
 
 
 class Unstorable(msgspec.Struct):
@@ -155,6 +179,7 @@ def test_given_a_package_whose_rules_cannot_stand_together_when_read_then_it_is_
 def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> None:
     rules = [variant(OwnRule, name=f"Own{number}") for number in range(MAX_RULES)]
     assert rules_of(package(*rules), RESERVED_NAMES) == tuple(rules)
+    assert rules_of(package(rules[0]), RESERVED_NAMES) == (rules[0],)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +191,15 @@ def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> 
         (variant(OwnRule, name="x" * 64), "at most 40"),
         (variant(OwnRule, name=7), "name is 7"),
         (variant(OwnRule, parameters_type=OwnState), "a subclass of RuleParameters"),
+        (variant(OwnRule, parameters_type=7), "a subclass of RuleParameters"),
+        (variant(OwnRule, parameters_type=OneOfMany), "parameter limit"),
         (variant(OwnRule, parameters_type=NoDefault), "a default for each parameter"),
         (variant(OwnRule, parameters_type=UpperCase), "in lower case"),
         (variant(OwnRule, parameters_type=Nested), "parameter limits"),
         (variant(OwnRule, state_type=dict), "a subclass of msgspec.Struct"),
+        (variant(OwnRule, state_type=7), "a subclass of msgspec.Struct"),
         (variant(OwnRule, state_type=NeedsMore), "a default for each field"),
+        (variant(OwnRule, state_type=WRONG_DEFAULT), "Expected `int`.*which decodes"),
         (variant(OwnRule, state_type=TooLarge), "at most 4,096"),
         (variant(OwnRule, state_type=Unstorable), "what msgspec can encode"),
         (variant(OwnJoin, state_type=None), "a subclass of msgspec.Struct"),
@@ -178,6 +207,9 @@ def test_given_as_many_rules_as_there_may_be_when_read_then_they_are_taken() -> 
         (OwnRule(clear=lambda: float("inf")), "clear_after_s is inf"),
         (OwnRule(window=lambda: 2_501), "window_points is 2501"),
         (OwnRule(window=lambda: 1 // 0), "ZeroDivisionError"),
+        (InSeconds(), "window_points is 2600"),
+        (type("Nameless", (OwnRule,), {"name": None})(), "Nameless: name is None"),
+        (OwnRule, "OwnRule: type is 'ABCMeta'"),
     ],
 )
 def test_given_a_rule_that_breaks_the_protocol_when_checked_then_the_error_names_what_and_why(
@@ -187,7 +219,55 @@ def test_given_a_rule_that_breaks_the_protocol_when_checked_then_the_error_names
         check_rule(rule)
 
 
-@pytest.mark.parametrize("rule", [OwnRule(), OwnSteps(), OwnJoin(), OwnJob(), OwnRule(window=lambda: 2_500)])
+@pytest.mark.parametrize(
+    ("check", "value", "told"),
+    [
+        (check_clear_after, 0, 0.0),
+        (check_clear_after, 0.5, 0.5),
+        (check_clear_after, -0.5, None),
+        (check_clear_after, True, None),
+        (check_clear_after, float("nan"), None),
+        (check_window, 0, 0),
+        (check_window, 1, 1),
+        (check_window, 2_500, 2_500),
+        (check_window, -1, None),
+        (check_window, 2_501, None),
+        (check_window, True, None),
+        (check_window, 2.0, None),
+    ],
+)
+def test_given_what_a_rule_says_of_times_and_points_when_checked_then_it_is_a_number_in_bounds_or_refused(
+    check: Callable[[str, Any], float], value: Any, told: float | None
+) -> None:
+    if told is None:
+        with pytest.raises(RuleLoadError, match="expected a"):
+            check("OwnRule", value)
+        return
+    assert check("OwnRule", value) == told
+    assert isinstance(check("OwnRule", value), type(told))
+
+
+@pytest.mark.parametrize(("length", "taken"), [(4_093, True), (4_094, False)])
+def test_given_a_state_about_the_cap_when_packed_then_only_a_larger_one_is_refused(length: int, taken: bool) -> None:
+    if taken:
+        assert packed_state("OwnRule", "x" * length) == msgspec.msgpack.encode("x" * length)
+        return
+    with pytest.raises(RuleLoadError, match="4,097 bytes"):
+        packed_state("OwnRule", "x" * length)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        OwnRule(),
+        OwnSteps(),
+        OwnJoin(),
+        OwnJob(),
+        OwnRule(window=lambda: 2_500),
+        variant(OwnRule, parameters_type=Chosen),
+        variant(OwnRule, name="x" * 40),
+    ],
+)
 def test_given_a_rule_of_each_kind_when_checked_then_it_is_taken(rule: Any) -> None:
     check_rule(rule)
 
@@ -229,6 +309,9 @@ def test_given_a_spec_of_its_own_when_a_rule_is_checked_then_it_is_taken_and_giv
     check_rule(rule)
     assert rule.name == "OwnRule"
     assert spec_of_rule(rule) is SPEC
+    check_rule(type("SpokenOfBySelf", (type(rule),), {"name": "Blowers"})())
+    with pytest.raises(RuleLoadError, match=r"spec\.section"):
+        check_rule(type("Fans", (type("Base", (OwnRule,), {"spec": replace(SPEC, section="os:system")}),), {})())
 
 
 def test_given_no_spec_when_a_rule_is_asked_for_one_then_its_kind_and_its_first_sentence_make_it() -> None:
@@ -262,10 +345,19 @@ def test_given_a_class_or_an_instance_when_named_then_it_is_the_rule(
 
 
 @pytest.mark.parametrize(
-    "place", ["", "OwnRule", ":OwnRule", "nowhere:Rule", "tests.support.own_rules:Nothing", "msgspec:Struct"]
+    ("place", "told"),
+    [
+        ("", "expected module:Class"),
+        ("OwnRule", "expected module:Class"),
+        (":OwnRule", "expected module:Class"),
+        ("msgspec:", "expected module:Class"),
+        ("nowhere:Rule", "expected a class that can be imported"),
+        ("tests.support.own_rules:Nothing", "expected a class that can be imported"),
+        ("msgspec:Struct", "expected an instance of SystemRule"),
+    ],
 )
-def test_given_no_rule_at_a_place_when_named_then_the_error_says_what_would_be_right(place: str) -> None:
-    with pytest.raises(RuleLoadError, match="expected"):
+def test_given_no_rule_at_a_place_when_named_then_the_error_says_what_would_be_right(place: str, told: str) -> None:
+    with pytest.raises(RuleLoadError, match=told):
         rule_named(place)
 
 

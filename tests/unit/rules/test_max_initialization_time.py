@@ -8,6 +8,7 @@ from trainguard.records import Status
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.spec import Loss
 
 RULE = MaxInitializationTime()
 DEFAULTS = MaxInitializationTimeParameters()
@@ -57,7 +58,9 @@ def test_given_a_fire_without_a_step_when_a_step_arrives_that_began_in_time_then
     assert RULE.judge(replace(late, first_step_at=START + 1_100.0), DEFAULTS).status is Status.OK
 
 
-@pytest.mark.parametrize(("elapsed_s", "status"), [(900.0, Status.OK), (THRESHOLD_S + 60.0, Status.FIRED)])
+@pytest.mark.parametrize(
+    ("elapsed_s", "status"), [(900.0, Status.OK), (THRESHOLD_S, Status.OK), (THRESHOLD_S + 0.5, Status.FIRED)]
+)
 def test_given_a_job_that_has_ended_without_a_step_when_judged_then_no_grace_is_due(
     elapsed_s: float, status: Status
 ) -> None:
@@ -170,6 +173,7 @@ def test_given_gpus_and_loaders_at_work_when_no_step_is_written_then_nobody_is_t
         (360.0, 2_000.0, Status.FIRED),
         (2_000.0, 360.0, Status.FIRED),
         (361.0, 361.0, Status.NOT_APPLICABLE),
+        (360.0002, 2_000.0, Status.NOT_APPLICABLE),
         (None, 2_000.0, Status.FIRED),
     ],
 )
@@ -241,3 +245,16 @@ def test_given_a_first_step_that_is_late_when_it_fires_then_it_costs_what_is_bey
     assert result.wasted_share == pytest.approx(late_s / 36_000.0)
     assert result.affected_share == result.wasted_share
     assert result.onset == START
+
+
+@pytest.mark.parametrize("first_step_at", [None, START + 1_500.0])
+def test_given_a_finding_when_asked_what_the_job_loses_from_now_then_it_is_all_until_the_first_step_and_then_nothing(
+    first_step_at: float | None,
+) -> None:
+    result = RULE.judge(replace(VIEW, first_step_at=first_step_at, system_through=START + 1_800.0), DEFAULTS)
+
+    assert result.status is Status.FIRED
+    assert RULE.spec.loss_from_now is not None
+    expected = Loss(1.0, "until the first step") if first_step_at is None else None
+    assert RULE.spec.loss_from_now(result) == expected
+    assert RULE.spec.loss_from_now(replace(result, details={})) == Loss(1.0, "until the first step")

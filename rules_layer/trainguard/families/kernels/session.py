@@ -128,7 +128,7 @@ class CaptureSession(Session[CaptureStream]):
         """Return the captures that are not judged as they are now; those that were forgotten are."""
         versions = self.stream.state.versions
         oldest = min(versions) if len(versions) >= MOST_VERSIONS else ""
-        return [each for each in captures if each.name > oldest and versions.get(each.name) != each.version]
+        return [each for each in captures if each.name >= oldest and versions.get(each.name) != each.version]
 
     def _answered(self, run: CaptureRun, now: float) -> Iterator[Applied]:
         """Take in the verdict of an execution; without one, ask again for it when it must have ended."""

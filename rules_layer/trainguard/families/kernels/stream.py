@@ -79,11 +79,12 @@ class CaptureStream:
             return []
         state.verdict = verdict
         state.watermark_s = max(verdict.at, state.watermark_s or 0.0)
-        return self._run(closed=False)
+        return self._run(state.watermark_s, closed=False)
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
-        return [] if self.state.watermark_s is None else self._run(closed=True)
+        watermark_s = self.state.watermark_s
+        return [] if watermark_s is None else self._run(watermark_s, closed=True)
 
     def finished(self) -> "CaptureStream":
         """Return a copy to finish: the stored state goes on if a late trace arrives after the end."""
@@ -116,8 +117,7 @@ class CaptureStream:
         """What rules raised since the stream was opened."""
         return self._rules.raised
 
-    def _run(self, *, closed: bool) -> list[Fire]:
-        watermark_s = self.state.watermark_s or 0.0
+    def _run(self, watermark_s: float, *, closed: bool) -> list[Fire]:
         return self._rules.run(
             None, self._judge, watermark_s=watermark_s, interval_s=self._plan.interval_s, closed=closed
         )

@@ -56,11 +56,13 @@ class Correlation:
         """Take the minutes of a node's bottlenecks, by the rules' verdicts on it."""
         for verdict in verdicts:
             found = self._detailed or verdict.result.status is Status.FIRED
-            if verdict.rule in self._rules and found and self._profiled is not None:
+            if verdict.rule in self._rules and found:
                 self._counts.setdefault(stream.node, {})[verdict.rule] = _bottleneck_minutes(verdict.rule, stream)
 
     def note_framework(self, stream: FrameworkStream) -> None:
         """Compare a node's minutes, once those of its bottlenecks were taken."""
+        if self._profiled is None:
+            return
         for rule, counts in self._counts.pop(stream.node, {}).items():
             compared = compare_minutes(counts, _framework_minutes(self._profiled, stream))
             if compared is not None:
@@ -104,9 +106,9 @@ def _bottleneck_minutes(rule: str, system: SystemStream) -> Sequence[MinuteCount
     return state.kept.minutes if isinstance(state, BottleneckState) else ()
 
 
-def _framework_minutes(rule: str | None, framework: FrameworkStream) -> Sequence[MinuteProfile]:
+def _framework_minutes(rule: str, framework: FrameworkStream) -> Sequence[MinuteProfile]:
     try:
-        state = None if rule is None else framework.state_of(rule)
+        state = framework.state_of(rule)
     except RuleFailedError:
         return ()
     return state.minutes if isinstance(state, FrameworkTimeState) else ()
@@ -137,11 +139,11 @@ def _rows(kind: type[Row], hit: dict[str, float] | None, clean: dict[str, float]
     for name in sorted({*(hit or {}), *(clean or {})}):
         shares = [None if side is None else side.get(name, 0.0) for side in (hit, clean)]
         rows.append(kind(name, *shares))
-    return sorted(rows, key=_difference, reverse=True)
+    return sorted(rows, key=lambda row: abs(_growth(row)), reverse=True)
 
 
-def _difference(row: ComparedClass | ComparedPhase) -> float:
-    return abs((row.with_bottlenecks_percent or 0.0) - (row.without_percent or 0.0))
+def _growth(row: ComparedClass | ComparedPhase) -> float:
+    return (row.with_bottlenecks_percent or 0.0) - (row.without_percent or 0.0)
 
 
 def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
@@ -159,10 +161,8 @@ def _most_grown(compared: ComparedMinutes) -> str | None:
     if not (compared.minutes_with_bottlenecks and compared.minutes_without):
         return None
     for row in compared.phases:
-        hit, clean = row.with_bottlenecks_percent or 0.0, row.without_percent or 0.0
-        if row.name != OTHER and hit >= clean + NAMED_FROM_PERCENT:
-            return (
-                f"{row.name} takes {show_percent(hit)} of the processes' time in minutes with bottlenecks and "
-                f"{show_percent(clean)} in those without."
-            )
+        if row.name != OTHER and _growth(row) >= NAMED_FROM_PERCENT:
+            hit, clean = (show_percent(each or 0.0) for each in (row.with_bottlenecks_percent, row.without_percent))
+            grown = f"{row.name} takes {hit} of the processes' time in minutes with bottlenecks"
+            return f"{grown} and {clean} in those without."
     return None

@@ -50,7 +50,8 @@ class FrameworkStream:
 
     def apply(self, events: FrameworkEvents, end_us: int) -> list[Fire]:
         """Fold in one object that holds events up to ``end_us``; return the fires that it began."""
-        self.state.watermark_s = max(end_us / MICROSECONDS, self.state.watermark_s or 0.0)
+        watermark_s = max(end_us / MICROSECONDS, self.state.watermark_s or 0.0)
+        self.state.watermark_s = watermark_s
         for batch in events.steps:
             first = int(batch.starts_us.min())
             self.state.first_step_us = min(first, self.state.first_step_us or first)
@@ -58,14 +59,15 @@ class FrameworkStream:
         self._joined.run(
             lambda rule, state, parameters: rule.observe(state, shown(rule, events), parameters),
             lambda *_: COLLECTED,
-            watermark_s=self.state.watermark_s,
+            watermark_s=watermark_s,
             interval_s=self._plan.interval_s,
         )
-        return self._judge(events, closed=False)
+        return self._judge(events, watermark_s, closed=False)
 
     def finish(self) -> list[Fire]:
         """Judge as a stream that has ended."""
-        return self._judge(None, closed=True) if self.state.watermark_s is not None else []
+        watermark_s = self.state.watermark_s
+        return [] if watermark_s is None else self._judge(None, watermark_s, closed=True)
 
     def finished(self) -> "FrameworkStream":
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
@@ -116,7 +118,7 @@ class FrameworkStream:
         state: msgspec.Struct = self._joined.state_of(rule)
         return state
 
-    def _judge(self, events: FrameworkEvents | None, *, closed: bool) -> list[Fire]:
+    def _judge(self, events: FrameworkEvents | None, watermark_s: float, *, closed: bool) -> list[Fire]:
         view = self.view(closed=closed)
 
         def observe(rule: AnyFrameworkRule, state: msgspec.Struct, parameters: RuleParameters) -> None:
@@ -126,7 +128,7 @@ class FrameworkStream:
         return self._rules.run(
             observe,
             lambda rule, state, parameters: rule.judge(state, view, parameters),
-            watermark_s=self.state.watermark_s or 0.0,
+            watermark_s=watermark_s,
             interval_s=self._plan.interval_s,
             closed=closed,
         )

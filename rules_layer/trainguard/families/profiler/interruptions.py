@@ -5,7 +5,7 @@ too short to count.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -28,13 +28,9 @@ def interruptions(nodes: Iterable[tuple[SampleWindowState, float | None]]) -> tu
         The kept points and the watermark of each node's system stream.
     """
     observed = sorted(span for kept, watermark_s in nodes for span in _observed(kept, watermark_s))
-    missing: list[Span] = []
-    seen = observed[0][1] if observed else 0.0
-    for start, end in observed:
-        if start - seen >= INTERRUPTED_S:
-            missing.append((seen, start))
-        seen = max(seen, end)
-    return tuple(missing)
+    seen_until = accumulate((end for _, end in observed), max)
+    following = zip(seen_until, (start for start, _ in observed[1:]), strict=False)
+    return tuple((seen, start) for seen, start in following if start - seen >= INTERRUPTED_S)
 
 
 def _observed(kept: SampleWindowState, watermark_s: float | None) -> list[Span]:

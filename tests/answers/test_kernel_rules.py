@@ -1,0 +1,73 @@
+"""All that the rules over kernel profiles say of random verdicts on captures."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.answers.recorded import compare, plain_result, rounded
+from trainguard.finding import Severity
+from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
+from trainguard.rules.kernels.capture_rule import CaptureRule
+from trainguard.rules.kernels.registry import KERNEL_RULES
+
+FOLDER = Path(__file__).with_name("kernels")
+VERDICTS = 60
+CHOSEN = ("kernels/GpuGap", "kernels/QueueFull")
+"""A rule that fires and one that only informs: the others differ in their words alone."""
+
+
+def _finding(random: np.random.Generator, rule: str) -> RuleVerdict:
+    sure = int(random.choice([0, 1, 1, 2, 3, 4, 1_024]))
+    share = float(random.choice([0.0, 0.12345, 0.5, 1.0]))
+    return RuleVerdict(
+        rule=rule,
+        severity=list(Severity)[int(random.integers(len(Severity)))],
+        summary="The GPU is idle for 600.0 ms at a stretch.",
+        value=600.0,
+        threshold=500.0,
+        gain_ns_per_step=int(random.choice([1, 2_500_000, 4_321_000_000])) if share else 0,
+        gain_share=share,
+        recommendation="Fix what the host did there.",
+        sure=sure,
+        unsure=int(random.choice([0, 1, 2])) if sure else int(random.choice([1, 2])),
+        ranks=[f"rank {each}" for each in range(min(max(sure, 1), 4))] if random.random() < 0.9 else [],
+        evidence=[Proof(what="gap", duration_ns=600_000, count=2, step=3)] * int(random.integers(3)),
+    )
+
+
+def _verdict(seed: int, rule: str) -> CaptureVerdict:
+    """Return a verdict on a capture of a few traces, of which some could not be read or judged."""
+    random = np.random.default_rng(seed)
+    found = [_finding(random, rule)] if random.random() < 0.6 else []
+    judged = sum(each.sure + each.unsure for each in found) or int(random.choice([0, 0, 1, 2, 1_500]))
+    unread, others = (int(each) for each in random.choice([0, 0, 1, 2], size=2))
+    traces = max(judged + unread + others, 1)
+    return CaptureVerdict(
+        capture="20261121T081000Z-0123abcd",
+        version="v",
+        run="run",
+        folder="f/",
+        at=1_795_248_600.0,
+        traces=traces,
+        judged=judged,
+        unread=unread,
+        unread_why={"a.json": "it is no trace"} if unread and random.random() < 0.7 else {},
+        world_size=None,
+        steps=int(random.choice([1, 2])),
+        gpus=[],
+        busy_share=None,
+        step_ns=None,
+        rules=found,
+        notes=[],
+        cut=min(int(random.choice([0, 0, 1, 2])), traces - unread),
+        framework=str(random.choice(["", "pytorch"])),
+    )
+
+
+@pytest.mark.parametrize("rule", [each for each in KERNEL_RULES if each.name in CHOSEN], ids=lambda rule: rule.name)
+def test_given_random_verdicts_when_a_rule_judges_them_then_all_that_it_says_is_as_reviewed(rule: CaptureRule) -> None:
+    answers = {
+        f"verdict {seed}": rounded(plain_result(rule.judge(_verdict(seed, rule.name)))) for seed in range(VERDICTS)
+    }
+    compare(answers, FOLDER / f"{rule.name.rpartition('/')[2]}.json")

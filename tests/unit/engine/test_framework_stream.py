@@ -1,0 +1,147 @@
+"""A node's framework stream: what it takes in, judges, stores and gives up."""
+
+import pytest
+
+from tests.support.framework_traces import SECOND, START_US, event, read, step
+from tests.support.own_rules import OwnJoin, OwnState, OwnSteps, deploy
+from trainguard.engine.plan import RulePlan
+from trainguard.errors import RuleFailedError
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
+from trainguard.records import JobRecord, Status
+from trainguard.rules.framework_time import FrameworkTimeState
+from trainguard.rules.loader_series import LoaderState
+from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.state.codec import CODEC, decode_state, encode_state
+from trainguard.telemetry.framework import FrameworkEvents
+
+START = START_US / SECOND
+
+
+def plan() -> RulePlan:
+    return FAMILIES.plan(JobRecord("job", "arn", "b", ""))
+
+
+def opened(state: FrameworkState | None = None) -> FrameworkStream:
+    return FrameworkStream("algo-1", state or FrameworkState(), plan())
+
+
+def steps(first: int, count: int, *, slow: int = 0) -> FrameworkEvents:
+    """Return steps of a second each, from a second on; each of the last ones of them is slow."""
+    events = [step(first + number, first + number, 0.9 if number >= count - slow else 0.1) for number in range(count)]
+    return read([*events, event("DataLoaderIter", "DataLoaderIter::GetNext", first, 0.1, pid=5_000)])
+
+
+def test_given_objects_in_any_order_when_applied_then_the_furthest_watermark_and_the_first_step_are_known() -> None:
+    stream = opened()
+    assert stream.view(closed=False) == FrameworkView("algo-1", None, closed=False)
+    seen = []
+    for first, until in ((100, 160), (10, 70), (400, 460)):
+        stream.apply(steps(first, 2), START_US + until * SECOND)
+        seen.append((stream.state.watermark_s, stream.view(closed=True).first_step_at, len(stream.state.step_runs_us)))
+    assert seen == [(START + 160, START + 100, 1), (START + 160, START + 10, 1), (START + 460, START + 10, 2)]
+    assert stream.state.step_runs_us[1] == (START_US + 400 * SECOND, START_US + 401 * SECOND + SECOND // 10)
+    assert stream.view(closed=True) == FrameworkView("algo-1", START + 460, closed=True, first_step_at=START + 10)
+
+
+def test_given_the_first_instant_of_all_when_an_object_ends_then_that_is_the_watermark() -> None:
+    stream = opened()
+    stream.apply(read([]), SECOND // 2)
+    assert stream.state.watermark_s == 0.5
+
+
+def test_given_a_stream_without_objects_when_finished_then_nothing_is_judged() -> None:
+    stream = opened()
+    assert stream.finish() == []
+    assert (stream.due, stream.raised, stream.degrade()) == (set(), [], None)
+
+
+def said(stream: FrameworkStream, *, closed: bool) -> str:
+    (verdict,) = stream.verdicts(closed=closed, of={"StepOutlier"})
+    return verdict.result.reason
+
+
+def test_given_a_stream_when_judged_as_it_is_and_as_ended_then_rules_are_shown_which() -> None:
+    stream = opened()
+    stream.apply(steps(0, 150), START_US + 160 * SECOND)
+    ended = "its stream has ended, too early for a verdict."
+    assert (said(stream, closed=False).endswith(ended), said(stream, closed=True).endswith(ended)) == (False, True)
+    copy = stream.finished()
+    assert copy.finish() == []
+    assert said(copy, closed=True).endswith(ended)
+    assert [verdict.rule for verdict in stream.verdicts(closed=False)] == ["StepOutlier", "OverallFrameworkMetrics"]
+
+
+def test_given_a_copy_to_finish_when_more_comes_then_the_stream_goes_on_and_the_copy_does_not() -> None:
+    stream = opened()
+    stream.apply(steps(0, 150), START_US + 160 * SECOND)
+    copy = stream.finished()
+    stream.apply(steps(200, 150), START_US + 360 * SECOND)
+    assert "has 150 of" in said(copy, closed=False)
+    assert "of 200 steps" in said(stream, closed=False)
+    assert (copy.state.watermark_s, stream.state.watermark_s) == (START + 160, START + 360)
+
+
+def test_given_slow_steps_when_applied_then_the_fire_is_returned_once_and_its_row_is_due() -> None:
+    stream = opened()
+    quiet = stream.apply(steps(0, 300), START_US + 310 * SECOND)
+    fires = stream.apply(steps(310, 40, slow=40), START_US + 360 * SECOND)
+    again = stream.apply(steps(360, 40, slow=40), START_US + 410 * SECOND)
+    assert (quiet, [(fire.rule, fire.result.status) for fire in fires], again) == (
+        [],
+        [("StepOutlier", Status.FIRED)],
+        [],
+    )
+    assert stream.due == {"StepOutlier", "OverallFrameworkMetrics"}
+
+
+def test_given_a_stream_when_stored_and_opened_then_all_rules_go_on_where_they_were() -> None:
+    stream = opened()
+    stream.apply(steps(0, 150), START_US + 160 * SECOND)
+    data = encode_state(stream.store())
+    again = opened(decode_state("job/algo-1", CODEC, data, FrameworkState))
+    for rule, kind in (("OverallFrameworkMetrics", FrameworkTimeState), ("StepOutlier", object)):
+        assert again.state_of(rule) == stream.state_of(rule)
+        assert isinstance(again.state_of(rule), kind)
+    loaders = again.collected("Dataloader")
+    assert isinstance(loaders, LoaderState)
+    assert loaders == stream.collected("Dataloader")
+    assert len(loaders.processes) == 1
+    assert encode_state(again.store()) == data
+    assert opened().due == set()
+
+
+def test_given_states_that_were_released_when_asked_then_only_what_joined_rules_collected_is_there() -> None:
+    stream = opened()
+    stream.apply(steps(0, 150), START_US + 160 * SECOND)
+    stream.release()
+    assert isinstance(stream.collected("Dataloader"), LoaderState)
+    with pytest.raises(RuntimeError, match="StepOutlier"):
+        stream.verdicts(closed=False)
+
+
+class Failing(OwnSteps):
+    """A rule over steps that fails."""
+
+    def observe(self, state: OwnState, events: FrameworkEvents, parameters: object) -> None:
+        raise LookupError(f"{state.minutes} {len(events.steps)} {parameters}")
+
+
+class FailingJoin(OwnJoin):
+    """A rule over the job that fails when it collects."""
+
+    def observe(self, state: OwnState, events: FrameworkEvents, parameters: object) -> None:
+        raise LookupError(f"{state.minutes} {len(events.steps)} {parameters}")
+
+
+def test_given_rules_that_fail_when_applied_then_both_are_named_and_neither_has_a_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deploy(monkeypatch, Failing(), FailingJoin())
+    stream = opened()
+    stream.apply(steps(0, 2), START_US + 160 * SECOND)
+    assert [each.partition(": ")[0] for each in stream.raised] == ["OwnSteps", "OwnJoin"]
+    for asked, rule in ((stream.state_of, "OwnSteps"), (stream.collected, "OwnJoin")):
+        with pytest.raises(RuleFailedError):
+            asked(rule)
+    assert {each.rule: each.result.status for each in stream.verdicts(closed=False)}["OwnSteps"] is Status.ERROR

@@ -1,0 +1,297 @@
+"""What is remembered of data loaders, and what is said of them, on its bounds."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.framework_traces import SECOND, START_US, event, read
+from tests.unit.rules.test_dataloader import (
+    DEFAULTS,
+    RULE,
+    START,
+    busy_at,
+    fetches,
+    folded,
+    job,
+    judge,
+    own_fetches,
+    seconds_of,
+    setup,
+)
+from trainguard.records import Status
+from trainguard.rules.dataloader import DataloaderParameters
+from trainguard.rules.loader_series import LoaderState, LoadingProcess
+from trainguard.rules.loaders_output import Waste, clause_of
+from trainguard.rules.rule_inputs import NodeFacts
+from trainguard.rules.rule_result import RuleResult
+from trainguard.telemetry.framework import FrameworkEvents
+
+BLOCK = 600 * SECOND
+AT = START_US // BLOCK
+"""A full block of ten minutes, counted since the epoch."""
+
+
+def waited(*ends_s: float, wait_s: float = 60.0) -> LoadingProcess:
+    """Return a process that waited before some seconds after START, and had events until the last of them."""
+    process = LoadingProcess("algo-1-905", first_us=START_US)
+    for end_s in ends_s:
+        end_us = START_US + round(end_s * SECOND)
+        process.wait(np.array([end_us]), np.array([round(wait_s * SECOND)]))
+        process.last_us = end_us
+    return process
+
+
+def test_given_waits_over_hours_when_remembered_then_those_of_the_newest_four_blocks_of_ten_minutes_are() -> None:
+    process = waited(60.0, 599.0, 600.0, 1_300.0, 1_900.0, 2_399.0)
+    assert process.waits == {AT: 120 * SECOND, AT + 1: 60 * SECOND, AT + 2: 60 * SECOND, AT + 3: 120 * SECOND}
+    later = waited(60.0, 599.0, 600.0, 1_300.0, 1_900.0, 2_400.0)
+    assert list(later.waits) == [AT + 1, AT + 2, AT + 3, AT + 4]
+    assert later.waited_us == 6 * 60 * SECOND
+    assert later.recent_wait == 4 * 60 / 1_800
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "share"),
+    [
+        ((60.0, 899.0), None),
+        ((60.0, 899.999999), None),
+        ((60.0, 900.0), 120 / 900),
+        ((900.0,), None),
+        ((600.0, 1_500.0), 120 / 900),
+    ],
+)
+def test_given_waits_when_less_than_15_minutes_are_known_then_there_is_no_recent_share(
+    ends_s: tuple[float, ...], share: float | None
+) -> None:
+    assert waited(*ends_s).recent_wait == share
+
+
+def test_given_fetches_beside_each_other_when_they_wait_for_longer_than_time_passed_then_the_share_is_one() -> None:
+    assert waited(300.0, 900.0, wait_s=800.0).recent_wait == 1.0
+    assert LoadingProcess("algo-1-905", first_us=START_US).recent_wait is None
+
+
+@pytest.mark.parametrize(("later_s", "alive"), [(599, 2), (600, 1)])
+def test_given_a_process_without_events_when_its_neighbour_has_some_then_it_is_over_after_ten_minutes(
+    later_s: int, alive: int
+) -> None:
+    state = folded(read(fetches(0, range(2)), process="algo-1-1"), read(fetches(later_s, range(2)), process="algo-1-2"))
+    assert len(state.alive) == alive
+
+
+def test_given_more_numbers_than_are_remembered_when_the_nearest_are_joined_then_the_rarer_joins_the_other() -> None:
+    def process(**changes: object) -> LoadingProcess:
+        numbers = {10 * number: 2 for number in range(1, 64)} | {15: 1, 25: 9}
+        made = LoadingProcess("algo-1-905", second=7, loaders=10, numbers=numbers)
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
+
+    joined = process()
+    joined.close_second()
+    assert len(joined.numbers) == 64
+    assert (joined.numbers[10], 15 in joined.numbers) == (4, False)
+    alike = process(numbers={3 * number: 1 for number in range(65)} | {4: 1}, loaders=3)
+    del alike.numbers[192]
+    alike.numbers[3] = 0
+    alike.close_second()
+    assert (alike.numbers[3], 4 in alike.numbers) == (2, False)
+    rarer = process(numbers={3 * number: 1 for number in range(64)} | {4: 5}, loaders=9)
+    rarer.close_second()
+    assert (rarer.numbers[4], 3 in rarer.numbers) == (6, False)
+    assert sum(rarer.numbers.values()) == 64 + 5 + 1
+    assert list(rarer.numbers) == sorted(rarer.numbers)
+
+
+@pytest.mark.parametrize(("declared", "counted"), [(1_023, 1_023), (1_024, 1_024), (1_025, 1_024)])
+def test_given_a_loader_set_up_with_workers_beyond_reason_when_counted_then_there_are_1024(
+    declared: int, counted: int
+) -> None:
+    state = folded(read([setup(declared), *fetches(0, [0])]))
+    assert (state.processes[0].declared, state.processes[0].median) == (counted, counted)
+
+
+def test_given_setups_that_leave_out_what_they_know_when_read_then_only_the_process_id_stays_known() -> None:
+    first = read([setup(4, pinned=True, pid=77), *fetches(0, range(1))])
+    silent = event("DataLoaderIterInitialize", "init", 2.0, 0.1)
+    process = folded(first, read([silent, *fetches(3, range(1))])).processes[0]
+    assert (process.main_pid, process.declared, process.pinned) == (77, -1, -1)
+
+
+@pytest.mark.parametrize(("count", "level"), [(256, 0), (257, 1)])
+def test_given_fetches_of_every_duration_when_they_need_more_bins_than_there_are_then_bins_are_joined(
+    count: int, level: int
+) -> None:
+    durations_us = [*range(1, 200), *(200 * 1.05**number for number in range(1, count - 198))]
+    events = [event("DataLoaderIter", "DataLoaderIter::GetNext", 1.0, each / 1e6, pid=9) for each in durations_us]
+    state = folded(read(events))
+    assert (state.iterator_us.total, state.iterator_us.level) == (count, level)
+
+
+def test_given_late_objects_when_seconds_were_closed_then_those_are_not_opened_again() -> None:
+    state = folded(read(fetches(5, range(3))), read([*fetches(4, range(6)), *fetches(6, range(2))]))
+    assert state.processes[0].counts == {3: 1, 2: 1}
+
+
+@pytest.mark.parametrize(("process", "loaders"), [("algo-1-905", 0), ("algo-1-rank0", 1), ("algo-1-906", 1)])
+def test_given_fetches_of_a_process_without_a_worker_when_only_the_key_names_the_trainer_then_it_is_no_loader(
+    process: str, loaders: int
+) -> None:
+    state = folded(read(own_fetches(0.5, range(3)), process=process))
+    assert state.processes[0].median == loaders
+    assert state.processes[0].waited_us == (0 if loaders else 3 * SECOND // 2)
+
+
+def test_given_a_worker_s_number_in_its_own_timeline_when_its_process_is_unknown_then_it_is_no_loader() -> None:
+    life = event("DataLoaderWorker", "DataLoaderWorker", 0.0, 0.5, worker_id=3)
+    state = folded(read([event("DataLoaderIter", "DataLoaderIter::GetNext", 0.0, 0.1), life], process="algo-1-0"))
+    assert state.processes[0].counts == {0: 1}
+    assert state.processes[0].first_us == START_US
+    assert state.processes[0].last_us == START_US + SECOND // 2
+
+
+def few(numbers: Iterable[int], **changes: float) -> RuleResult:
+    events = [each for second, number in enumerate(numbers) for each in fetches(second, range(number))]
+    given = {"min_threshold": 70.0, "max_threshold": 200.0, **changes}
+    return judge(read(events), parameters=DataloaderParameters(**given), cores=10)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "changes", "share"),
+    [
+        ([6] * 9 + [7] * 3, {}, 9 / 12),
+        ([7] * 12, {"min_threshold": 70.5}, 1.0),
+        ([20] * 3 + [21] * 9, {}, 9 / 12),
+        ([20] * 3 + [21] * 9, {"max_threshold": 200.5}, 9 / 12),
+    ],
+)
+def test_given_seconds_on_the_limit_when_it_fires_then_they_are_not_affected(
+    numbers: list[int], changes: dict[str, float], share: float
+) -> None:
+    result = few(numbers, **changes)
+    assert result.status is Status.FIRED
+    assert result.affected_share == share
+
+
+@pytest.mark.parametrize(
+    ("waste", "share", "alarming"),
+    [
+        (Waste(0.15, None), 0.15, True),
+        (Waste(0.1499, 0.9), 0.1499, False),
+        (Waste(0.9, 0.15), 0.15, True),
+        (Waste(None, 0.1), 0.1, False),
+        (Waste(None, None), None, True),
+    ],
+)
+def test_given_what_is_known_of_the_cost_when_asked_for_it_then_it_is_the_smaller_and_alarms_from_15_percent(
+    waste: Waste, share: float | None, alarming: bool
+) -> None:
+    assert (waste.share, waste.is_alarming) == (share, alarming)
+
+
+@pytest.mark.parametrize(("few", "many", "worst"), [(2, 20, "algo-1"), (5, 25, "algo-2")])
+def test_given_nodes_with_too_few_and_too_many_loaders_when_judged_then_the_one_further_from_its_limit_speaks(
+    few: int, many: int, worst: str
+) -> None:
+    states = {node: folded(read(seconds_of(loaders))) for node, loaders in (("algo-1", few), ("algo-2", many))}
+    result = RULE.judge(job(states), DEFAULTS)
+    assert result.worst == worst
+    assert result.threshold == (70.0 if worst == "algo-1" else 200.0)
+
+
+def test_given_waits_beyond_the_time_that_passed_when_it_fires_then_all_of_it_is_lost() -> None:
+    result = judge(read(own_fetches(0.9, range(100))), system_through=START + 60.0, closed=True)
+    assert result.wasted_share == 1.0
+
+
+@pytest.mark.parametrize("unknown", ["started_at", "system_through"])
+def test_given_a_job_whose_time_is_not_known_when_it_fires_then_nobody_says_what_it_costs(unknown: str) -> None:
+    result = judge(read(own_fetches(0.9, range(100))), **{unknown: None})
+    assert (result.status, result.wasted_share) == (Status.FIRED, None)
+
+
+@pytest.mark.parametrize(("declared", "said"), [(8, " from 8 to about 4"), (4, " to about 4"), (3, " to about 4")])
+def test_given_too_many_loaders_when_as_many_were_set_up_as_there_should_be_then_that_number_is_not_named(
+    declared: int, said: str
+) -> None:
+    assert f"Lower num_workers{said}" in (judge(read([setup(declared), *seconds_of(12)]), cores=4).advice or "")
+
+
+@pytest.mark.parametrize(("declared", "said"), [(7, " from 7 to about 8"), (8, " to about 8")])
+def test_given_too_few_loaders_when_as_many_were_set_up_as_there_should_be_then_that_number_is_not_named(
+    declared: int, said: str
+) -> None:
+    objects = [read(seconds_of(2)), read([setup(declared), *fetches(30, range(2))], process="algo-1-905")]
+    result = judge(*objects, parameters=replace_limits(95.0))
+    assert f"Raise num_workers{said}" in (result.advice or "")
+
+
+def replace_limits(least: float) -> DataloaderParameters:
+    return DataloaderParameters(min_threshold=least, max_threshold=200.0)
+
+
+def test_given_processes_of_many_set_ups_when_advised_then_four_numbers_are_named() -> None:
+    objects = [read([setup(1 + each), *seconds_of(1, 12)], process=f"algo-1-{each}") for each in range(5)]
+    assert "from 1/2/3/4 to about 20 in each of the 5" in (judge(*objects, cores=100).advice or "")
+
+
+def test_given_more_processes_than_cores_when_advised_then_each_gets_one_loader() -> None:
+    objects = [read(seconds_of(3, 12), process=f"algo-1-{each}") for each in range(3)]
+    assert "num_workers to about 1 in each of the 3" in (judge(*objects, cores=2).advice or "")
+
+
+@pytest.mark.parametrize(("name", "told"), [("GetNext", True), ("Prefetch", False)])
+def test_given_a_pipeline_beside_loader_processes_when_it_does_not_prefetch_then_the_advice_says_so(
+    name: str, told: bool
+) -> None:
+    pipeline = read([event("Dataset", f"dataset::{name}", 1.0, 0.1)], kind="model_timeline")
+    assert ("end the tf.data pipeline" in (judge(read(seconds_of(2)), pipeline).advice or "")) is told
+
+
+def test_given_a_finding_when_told_in_a_summary_then_it_says_whether_loaders_were_too_few_or_too_many() -> None:
+    said = {loaders: clause_of(judge(read(seconds_of(loaders))), 1) for loaders in (2, 8, 17)}
+    assert said == {
+        2: "there were too few data loader processes for the cores",
+        8: "the number of data loader processes did not fit the cores",
+        17: "there were too many data loader processes for the cores",
+    }
+    fired = judge(read(seconds_of(2)))
+    for unsaid in (replace(fired, measured=None), replace(fired, threshold=None)):
+        assert clause_of(unsaid, 1) == said[8]
+
+
+def gpus_at(levels: list[list[float]], *objects: FrameworkEvents) -> RuleResult:
+    """Judge a node whose first GPU was at one level of the first list over the job, and of the second of late."""
+    view = busy_at(levels[0][0])
+    recent = np.array([[each, 0.0] for each in levels[1]]).reshape(-1, 2)
+    nodes = {"algo-1": NodeFacts("algo-1", replace(view, kept_gpu_utilization=recent), 8, collected={})}
+    nodes["algo-1"] = replace(nodes["algo-1"], collected={RULE.name: folded(*objects)})
+    return RULE.judge(job({}, nodes=nodes, framework_seen=True, closed=True), DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ([[100.0], [95.0]], "left 5 % of the time undone"),
+        ([[95.0], [100.0]], "left 5 % of the time undone"),
+        ([[95.0], []], "left 5 % of the time undone"),
+        ([[95.0], [90.0, np.nan, 94.0]], "left 8 % of the time undone"),
+    ],
+)
+def test_given_gpus_that_left_little_undone_when_it_does_not_fire_then_the_costlier_of_whole_and_late_is_told(
+    levels: list[list[float]], said: str
+) -> None:
+    result = gpus_at(levels, read(seconds_of(2)))
+    assert result.status is Status.OK
+    assert said in result.reason
+
+
+def test_given_a_state_of_more_processes_than_there_is_room_for_when_folded_then_128_are_judged() -> None:
+    state = LoaderState()
+    for pid in range(130):
+        RULE.observe(state, read(fetches(0, [1]), process=f"algo-1-{pid}"), DEFAULTS)
+    assert (len(state.processes), state.refused) == (128, 2)
+    shown = RULE.judge(job({"algo-1": state}), replace_limits(1.0)).plain_details["algo-1"]
+    assert "training_processes_not_judged" in shown

@@ -1,0 +1,225 @@
+"""What is remembered of steps, and what is said of slow ones, on its bounds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.support import framework_traces
+from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, START_US, TRAIN, VIEW, batches, folded, judge
+from trainguard.records import Status
+from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.step_overlap import StepOverlap
+from trainguard.rules.step_series import SlowStep, StepSeries
+from trainguard.rules.time_table import TimeTable
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.steps import StepBatch
+
+
+def distinct_us(count: int) -> list[float]:
+    """Return durations in microseconds, each in a bin of its own."""
+    return [*map(float, range(min(count, 199))), *(200 * 1.05**number for number in range(1, count - 198))]
+
+
+def slow_at(numbers: Sequence[str]) -> str:
+    """Return the advice on a process with slow steps of some numbers, in order of time."""
+    state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 4.0, 0.5)))
+    state.series[0].slow = [SlowStep(place, 1, number) for place, number in enumerate(numbers)]
+    return (RULE.judge(state, VIEW, DEFAULTS).advice or "").partition("; they come every ")[2]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (["10", "20", "30", "40", "50"], "10 steps."),
+        (["10", "20", "30", "40"], ""),
+        (["1", "2", "3", "4", "5"], ""),
+        (["2", "4", "6", "8", "10"], "2 steps."),
+        (["10", "20", "30", "40", "50", "53"], "10 steps."),
+        (["10", "20", "30", "40", "43", "46"], ""),
+        (["10", "20", "30", "37", "47"], ""),
+        (["10", "?", "20", "30", "40", "50"], "10 steps."),
+        (["10", "20", "30", "40", "?"], ""),
+    ],
+)
+def test_given_slow_steps_when_four_of_five_keep_a_distance_then_it_is_named(numbers: list[str], said: str) -> None:
+    assert slow_at(numbers) == said
+
+
+@pytest.mark.parametrize(("squares_high", "deviation_us"), [(0, 0.0), (1, 2.0**30), (4, 2.0**31)])
+def test_given_a_series_that_was_stored_when_read_then_its_sum_of_squares_is_counted_in_parts_of_2_to_the_62(
+    squares_high: int, deviation_us: float
+) -> None:
+    series = StepSeries("p", TRAIN, steps=4, total_us=0, squares_high=squares_high)
+    assert series.deviation_us == deviation_us
+    series.add([2**31] * 2)
+    assert (series.squares_high, series.squares_low) == (squares_high + 2, 0)
+
+
+def test_given_steps_when_added_then_the_shortest_and_the_longest_are_known() -> None:
+    series = StepSeries("p", TRAIN)
+    for durations, bounds in (([5, 9], (5, 9)), ([7], (5, 9)), ([3, 4], (3, 9)), ([12], (3, 12))):
+        series.add(durations)
+        assert (series.shortest_us, series.longest_us) == bounds
+    assert (series.mean_us, series.steps) == (40 / 6, 6)
+
+
+def numbered(count: int, slow: Sequence[int], *, number: str = "7" * 25) -> StepBatch:
+    durations = np.full(count, 400_000)
+    durations[list(slow)] = 4_000_000
+    starts = START_US + np.cumsum(durations) - durations
+    return StepBatch("algo-1-905", TRAIN, starts, durations, (number,) * count)
+
+
+@pytest.mark.parametrize(("count", "noted"), [(200, 0), (201, 1)])
+def test_given_a_slow_step_when_a_hundred_steps_or_fewer_are_known_then_it_is_not_noted(count: int, noted: int) -> None:
+    state = folded([numbered(count, [150])])
+    assert [step.number for step in state.series[0].slow] == ["7" * 20] * noted
+    assert (state.series[0].dropped, state.series[0].steps) == (100, count - 100)
+
+
+def test_given_steps_that_come_one_by_one_when_the_first_hundred_are_over_then_the_next_counts() -> None:
+    durations = [500_000] * 100 + [700_000, 900_000]
+    parts = [StepBatch("algo-1-905", TRAIN, np.array([START_US]), np.array([each]), ("1",)) for each in durations]
+    series = folded(parts).series[0]
+    assert (series.dropped, series.steps, series.shortest_us, series.longest_us) == (100, 2, 700_000, 900_000)
+
+
+def test_given_durations_beyond_reason_when_counted_then_they_are_cut_off() -> None:
+    durations = np.full(202, 500_000)
+    durations[150], durations[151] = -5, 10**15
+    series = folded([replace(numbered(202, []), durations_us=durations)]).series[0]
+    assert (series.shortest_us, series.longest_us) == (0, 100_000_000_000)
+
+
+@pytest.mark.parametrize(("count", "level"), [(256, 0), (257, 1)])
+def test_given_steps_of_every_duration_when_they_need_more_bins_than_there_are_then_bins_are_joined(
+    count: int, level: int
+) -> None:
+    series = folded(batches(np.array([1.0] * 100 + [each / 1e6 for each in distinct_us(count)]))).series[0]
+    assert (series.durations.total, series.durations.level) == (count, level)
+
+
+@pytest.mark.parametrize(("processes", "bins"), [(32, 256), (33, 248), (64, 128), (128, 64)])
+def test_given_many_processes_when_each_has_steps_of_every_duration_then_they_share_the_bins(
+    processes: int, bins: int
+) -> None:
+    state = folded(*(batches(np.array([1.0]), process=f"p-{number:03d}") for number in range(processes)))
+    for extra, level in ((0, 0), (1, 1)):
+        seconds = np.array([1.0] * 99 + [each / 1e6 for each in distinct_us(bins + extra)])
+        fresh = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
+        for batch in batches(seconds, process="p-000"):
+            RULE.observe(fresh, FrameworkEvents((batch,)), DEFAULTS)
+        assert fresh.series[0].durations.level == level
+
+
+@pytest.mark.parametrize(("processes", "judged", "refused"), [(128, 128, 0), (129, 128, 1)])
+def test_given_processes_when_there_are_more_than_128_then_the_last_by_name_are_refused_with_their_steps(
+    processes: int, judged: int, refused: int
+) -> None:
+    names = [f"p-{number:03d}" for number in range(processes)]
+    for order in (names, names[::-1]):
+        state = folded(*(batches(np.full(105, 0.5), process=name) for name in order))
+        assert [series.process for series in state.series] == names[:judged]
+        assert (len(state.refused), state.steps_not_judged) == (refused, 105 * refused)
+
+
+@pytest.mark.parametrize(("extra", "said"), [(255, "; 255 series"), (256, "; 256 or more"), (300, "; 256 or more")])
+def test_given_hundreds_of_refused_processes_when_told_then_256_are_counted(extra: int, said: str) -> None:
+    state = folded(*(batches(np.full(201, 0.5), process=f"a-{number}") for number in range(2)))
+    for number in range(126 + extra):
+        for batch in batches(np.array([0.5]), process=f"p-{number:03d}"):
+            RULE.observe(state, FrameworkEvents((batch,)), DEFAULTS)
+    assert said in RULE.judge(state, VIEW, DEFAULTS).reason
+
+
+def test_given_a_series_that_was_refused_when_more_is_slow_then_nothing_is_noted_any_more() -> None:
+    state = folded([numbered(300, [150])], batches(np.array([0.5]), process="b"))
+    state.refused = [1]
+    for batch in [numbered(10, [3])]:
+        RULE.observe(state, FrameworkEvents((batch,)), DEFAULTS)
+    assert len(state.series[0].slow) == 1
+    assert state.series[0].steps == 210
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.0, Status.FIRED), (100.0, Status.OK)])
+def test_given_a_slow_share_of_nothing_when_steps_are_slow_then_any_loss_fires(share: float, status: Status) -> None:
+    seconds = np.full(1_100, 0.5)
+    seconds[[200, 300, 400]] = 8.0
+    assert judge(batches(seconds), parameters=StepOutlierParameters(slow_share=share)).status is status
+
+
+def test_given_two_processes_when_neither_or_both_fire_then_the_one_closer_to_a_limit_speaks() -> None:
+    def process(name: str, slow: int, factor: float) -> list[StepBatch]:
+        seconds = np.full(1_100, 0.5)
+        seconds[150 : 150 + 40 * slow : 40] *= factor
+        return list(batches(seconds, process=name))
+
+    few, more, many, costly = (
+        process("a", 2, 8.0),
+        process("b", 5, 8.0),
+        process("c", 12, 8.0),
+        process("d", 9, 30.0),
+    )
+    assert judge(few, more).worst == "b TRAIN"
+    assert judge(more, many).worst == "c TRAIN"
+    assert judge(many, costly).worst == "d TRAIN"
+    judged = judge(costly, many, few)
+    assert [each["process"] for each in judged.plain_details["series"]] == ["d", "c", "a"]
+    assert judge(few, more, parameters=StepOutlierParameters(slow_share=0.0)).worst == "b TRAIN"
+
+
+def test_given_processes_of_two_modes_when_more_than_16_series_are_judged_then_16_are_reported() -> None:
+    streams = [
+        batches(np.full(210, 0.5), process=f"p-{number}", mode=mode) for number in range(9) for mode in (TRAIN, EVAL)
+    ]
+    details = judge(*streams).plain_details
+    assert (len(details["series"]), details["series_judged"]) == (16, 18)
+
+
+def test_given_events_of_slow_and_other_steps_when_compared_then_16_differ_most_and_shares_are_of_each_kind() -> None:
+    names = [f"op-{number:02d}" for number in range(20)]
+    slow = TimeTable(names, [1_000 + number for number in range(20)], 5_000)
+    ordinary = TimeTable(["op-19", "z"], [4_000, 2_000])
+    rows = StepOverlap(100_000, 200_000, slow, ordinary).compared()
+    assert [name for name, _, _ in rows] == [*names[18:2:-1][:16]]
+    assert rows[0] == ("op-18", 1.018, 0.0)
+    assert StepOverlap(100_000, 200_000, slow, ordinary).most_grown() == rows[0]
+    assert StepOverlap(100_000, 0, slow, ordinary).compared() == []
+    assert StepOverlap(0, 200_000, slow, ordinary).compared() == []
+
+
+def test_given_events_that_shrink_or_stay_when_asked_which_grows_then_none_does() -> None:
+    alike = TimeTable(["a", "b"], [1_000, 2_000])
+    assert StepOverlap(10_000, 10_000, alike, alike).most_grown() is None
+    shrinks = StepOverlap(10_000, 10_000, TimeTable(["a"], [1_000]), alike)
+    assert shrinks.most_grown() is None
+    assert [name for name, _, _ in shrinks.compared()] == ["b", "a"]
+
+
+@pytest.mark.parametrize(("count", "kept"), [(64, 64), (65, 64)])
+def test_given_operators_beside_slow_steps_when_there_are_more_than_64_then_the_largest_are_kept(
+    count: int, kept: int
+) -> None:
+    state = folded(batches(np.full(300, 0.4)))
+    events = [
+        framework_traces.event("cpu_functions", f"op{number}", 0.0, 0.5 + number / 1_000.0, tid=number)
+        for number in range(count)
+    ]
+    RULE.observe(state, framework_traces.read([*events, framework_traces.step(300, 0.0, 4.0)]), DEFAULTS)
+    assert len(state.overlap.slow.names) == kept
+    assert (state.overlap.slow.other_us > 0) is (count > kept)
+    assert (state.overlap.slow_step_us, state.overlap.ordinary_step_us) == (4_000_000, 0)
+
+
+@pytest.mark.parametrize(("grown", "named"), [(10.0, True), (9.99, False)])
+def test_given_an_event_that_grows_when_it_is_by_ten_points_then_the_advice_names_it(grown: float, named: bool) -> None:
+    state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 4.0, 0.5)))
+    state.overlap = StepOverlap(
+        1_000_000, 1_000_000, TimeTable(["a"], [round(300_000 + grown * 10_000)]), TimeTable(["a"], [300_000])
+    )
+    assert (RULE.judge(state, VIEW, DEFAULTS).advice or "").startswith(
+        "Look at a: it takes 40 %" if named else "Look at what"
+    )
