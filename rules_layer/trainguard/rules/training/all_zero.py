@@ -3,6 +3,7 @@
 Source: AWS documentation of AllZero (all, or the given percentage of a tensor's values are zero).
 """
 
+import math
 from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
@@ -89,8 +90,10 @@ def _percent(state: StepState, step: StepView, tensor: str, threshold: float) ->
     size = step.reduction(tensor, "mean", absolute=True)
     if size is None:
         size = step.reduction(tensor, "l1")
-    if size is not None and (size == 0.0 or (size > 0.0 and threshold >= 100.0)):
-        return 0.0 if size else 100.0
+    if size == 0.0:
+        return 100.0
+    if size is not None and not math.isnan(size) and threshold >= 100.0:
+        return 0.0
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
     highest = step.reduction(tensor, "max", absolute=True)
     lowest = step.reduction(tensor, "min", absolute=True)
