@@ -1,4 +1,4 @@
-"""Two values of a tensor beside each other: what counts as the same, how far apart they are, and what cannot be said."""
+"""Two values of a tensor beside each other: what counts as the same, and how far apart they are."""
 
 import math
 from collections.abc import Mapping
