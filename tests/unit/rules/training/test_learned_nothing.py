@@ -72,7 +72,7 @@ LOW = [0.3] * 32
         ([4.0, 3.0, 3.0] + [8.0] * 20, {"min_fall": 0.25}, False),
         ([4.0, 3.01, 3.01] + [8.0] * 20, {"min_fall": 0.25}, True),
         ([4.0, 0.5] + [8.0] * 20, {"min_fall": 0.25}, True),
-        (zigzag(32, 0.55, 1.0, 1.3), {"mode": EVAL}, False),
+        (zigzag(32, 0.14, 1.0, 1.3), {"mode": EVAL}, False),
         (zigzag(32, 0.05, 1.0, 1.08), {"mode": EVAL}, True),
         (zigzag(12, 0.0138, 0.99), {}, True),
         (zigzag(12, 0.0139, 0.99), {}, False),
