@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -74,6 +75,7 @@ LOW = [0.3] * 32
         ([4.0, 0.5] + [8.0] * 20, {"min_fall": 0.25}, True),
         (zigzag(32, 0.14, 1.0, 1.3), {"mode": EVAL}, False),
         (zigzag(32, 0.05, 1.0, 1.08), {"mode": EVAL}, True),
+        ([4.0 * each for each in zigzag(32, 0.0537, 1.0, 1.1)], {"mode": EVAL}, True),
         (zigzag(12, 0.0138, 0.99), {}, True),
         (zigzag(12, 0.0139, 0.99), {}, False),
         (zigzag(24, 0.0211, 0.99), {}, True),
@@ -209,10 +211,11 @@ def test_given_a_loss_that_stands_at_the_logarithm_of_a_number_when_no_score_is_
 
 def test_given_noise_around_the_level_of_a_guess_when_it_is_more_than_the_least_fall_then_it_says_nothing() -> None:
     since = NOISY[8:]
-    middle = sum(since) / len(since)
+    middle = fmean(since)
     share = noise(since) / middle
-    assert level(NOISY, min_fall=above(above(share))) is not None
-    assert level(NOISY, min_fall=share - 1e-9) is None
+    exact = next(each for each in (share, above(share), -above(-share)) if each * middle == noise(since))
+    assert level(NOISY, min_fall=exact) is not None
+    assert level(NOISY, min_fall=exact - 1e-9) is None
 
 
 def test_given_a_loss_at_chance_when_it_is_told_then_its_classes_are_named() -> None:
@@ -223,7 +226,7 @@ def test_given_a_loss_at_chance_when_it_is_told_then_its_classes_are_named() -> 
         "loss was 9 at the start (step 0) and has stood at 1.6094 since step 4: ln 5 = 1.6094 is the cross entropy of "
         "a guess among 5 classes"
     )
-    assert loss_at_chance(run_of({"a": FALLS, "b": [FIFTH] * 12}), LIMITS) is None
+    assert loss_at_chance(run_of({"a": FALLS, "b": [9.0] * 4 + [FIFTH] * 12}), LIMITS) is None
 
 
 FALLS = [20.0 * 0.8**place for place in range(20)]
@@ -289,7 +292,7 @@ def unseen(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) 
         ([8.0] + [7.5] * 8, [], {}, False),
         ([6.1] * 9, [], {"train": {"a": [20.0] + [16.0] * 19}}, False),
         ([24.1] * 9, [], {"train": {"a": [20.0] + [16.0] * 19}}, True),
-        ([24.1] * 9, [], {"train": {"a": [20.0] + [16.1] * 19}}, False),
+        ([24.1] * 9, [], {"train": {"a": [20.0] + [16.1] * 19, "b": [5.0] + [1.0] * 19}}, False),
         ([6.1] * 9, [], {"train": {"a": [5.0] + [0.0] * 19}}, True),
         ([6.1] * 9, [], {"train": {"a": [5.0] + [-0.5] * 19}}, False),
         ([6.1] * 9, [], {"name": "td_loss"}, False),

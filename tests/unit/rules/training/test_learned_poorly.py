@@ -174,6 +174,11 @@ def double(classes: int, wrong: float, count: int = 20, *, above: float = 0.0) -
     return [floor(classes) + 0.9] * 2 + [left] * (count - 2)
 
 
+def to_the_top(left: float, most: float, least: float = 0.05) -> list[float]:
+    """Return a loss over the floor of ten classes: its level, its first value, and a low one early on."""
+    return [floor(10) + each for each in (most, least, *[left] * 18)]
+
+
 def stands(losses: Sequence[float], right: Sequence[float] | float, name: str = "loss") -> Found | None:
     scores = [right] * 20 if isinstance(right, float) else right
     return capped(run_of({name: losses, "z": [1.0] * 20}, score={"acc": scores, "f1": [0.1] * 20}), LIMITS)
@@ -199,6 +204,23 @@ def stands(losses: Sequence[float], right: Sequence[float] | float, name: str = 
         ([1.0] * 20, 0.9, None),
         ([0.8] * 2 + [0.62] * 18, 0.9, None),
         ([0.0] * 2 + [1.5] * 18, 0.9, None),
+        ([1e-9] * 2 + [2.4] * 2 + [1.5] * 16, 0.9, None),
+        (double(99_999, 0.0, above=0.0299), 1.0, 99_990),
+        (double(100_000, 0.0, above=0.0301), 1.0, None),
+        ([2_000.0] * 2 + [1_000.0] * 18, 0.9, None),
+        (double(3, 0.2, above=-0.1199), 0.8, 3),
+        (double(3, 0.2, above=-0.1201), 0.8, None),
+        (to_the_top(0.0801, 1.0099), 0.8, 10),
+        (to_the_top(0.0799, 1.0099), 0.8, None),
+        (to_the_top(0.0801, 1.0101), 0.8, None),
+        (to_the_top(0.1621, 1.0101, 0.09), 0.8, 11),
+        (to_the_top(0.1617, 1.0101, 0.09), 0.8, None),
+        (to_the_top(0.15, 1.0099, 0.0001), 0.8, 10),
+        (to_the_top(0.15, 1.0099, -0.0001), 0.8, None),
+        ([floor(10) + 0.2501] * 2 + [floor(10) + 0.0299] * 18, 1.0, 10),
+        ([floor(10) + 0.2499] * 2 + [floor(10) + 0.0299] * 18, 1.0, None),
+        ([2.4] * 10 + [1.589] * 5 + [1.5] * 5, 0.9, 10),
+        ([2.4] * 10 + [1.591] * 5 + [1.5] * 5, 0.9, None),
     ],
 )
 def test_given_a_loss_that_stands_when_two_softmaxes_explain_it_then_their_classes_are_found(
