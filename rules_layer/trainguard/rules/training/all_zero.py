@@ -3,6 +3,7 @@
 Source: AWS documentation of AllZero (all, or the given percentage of a tensor's values are zero).
 """
 
+import math
 from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
@@ -86,11 +87,26 @@ def _percent(state: StepState, step: StepView, tensor: str, threshold: float) ->
     if step.has_value(tensor):
         found = zeros(step, tensor)
         return None if found is None else found.percent
+    told = _told_by_size(step, tensor, threshold)
+    if told is None:
+        told = _told_by_extremes(step, tensor, threshold)
+    if told is None:
+        not_saved(state, step, tensor)
+    return told
+
+
+def _told_by_size(step: StepView, tensor: str, threshold: float) -> float | None:
     size = step.reduction(tensor, "mean", absolute=True)
     if size is None:
         size = step.reduction(tensor, "l1")
-    if size is not None and (size == 0.0 or (size > 0.0 and threshold >= 100.0)):
-        return 0.0 if size else 100.0
+    if size is None or math.isnan(size):
+        return None
+    if size == 0.0:
+        return 100.0
+    return 0.0 if threshold >= 100.0 else None
+
+
+def _told_by_extremes(step: StepView, tensor: str, threshold: float) -> float | None:
     least, most = step.reduction(tensor, "min"), step.reduction(tensor, "max")
     highest = step.reduction(tensor, "max", absolute=True)
     lowest = step.reduction(tensor, "min", absolute=True)
@@ -99,10 +115,7 @@ def _percent(state: StepState, step: StepView, tensor: str, threshold: float) ->
     if (lowest or 0.0) > 0.0 or (least or 0.0) > 0.0 or (most or 0.0) < 0.0:
         return 0.0
     some_entry = highest is not None or (least is not None and most is not None)
-    if some_entry and threshold >= 100.0:
-        return 0.0
-    not_saved(state, step, tensor)
-    return None
+    return 0.0 if some_entry and threshold >= 100.0 else None
 
 
 def _say(reading: Reading) -> str:

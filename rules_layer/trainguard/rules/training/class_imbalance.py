@@ -176,9 +176,11 @@ def _say(state: ClassImbalanceState, reading: Reading) -> str:
     counts = state.counts
     if reading.kind == IMBALANCE:
         largest, smallest = max(counts, key=lambda each: counts[each]), min(counts, key=lambda each: counts[each])
+        which = "each class" if largest == smallest else f"class {largest}"
+        than = "" if largest == smallest else f" and class {smallest} {counts[smallest]:,}"
         return (
-            f"class {largest} has {counts[largest]:,} samples in {reading.tensor} and class {smallest} "
-            f"{counts[smallest]:,}, a ratio of {reading.value:.4g}, {compared}"
+            f"{which} has {counts[largest]:,} samples in {reading.tensor}{than}, a ratio of {reading.value:.4g}, "
+            f"{compared}"
         )
     worst = max(counts, key=lambda each: state.wrong.get(each, 0) / counts[each])
     return (

@@ -38,13 +38,13 @@ def _no_entries() -> NDArray[np.float64]:
 class Closeness:
     """When two values count as equal, as ``numpy.allclose(one, other)`` says it."""
 
-    __slots__ = ("_saved", "absolute", "equal_nan", "relative")
+    __slots__ = ("_first", "absolute", "equal_nan", "relative")
 
     def __init__(self, relative: float, absolute: float, *, equal_nan: bool) -> None:
         self.relative = relative
         self.absolute = absolute
         self.equal_nan = equal_nan
-        self._saved = SAVED
+        self._first: Sequence[tuple[ReductionKind, bool]] = ()
 
     def arrays(self, one: Tensor, other: Tensor) -> bool:
         """Whether two arrays of one shape are equal; text and bools are only where they are the same."""
@@ -63,12 +63,12 @@ class Closeness:
             if self._differ_in_shape(one, other, name):
                 return False
             return all(self.arrays(*pair) for pair in paired(one.blocks(name), other.blocks(name)))
-        for place, (kind, absolute) in enumerate(self._saved):
+        for kind, absolute in (*self._first, *SAVED):
             left = one.reduction(name, kind, absolute=absolute)
             right = None if left is None else other.reduction(name, kind, absolute=absolute)
             if left is not None and right is not None and not self._numbers(left, right):
                 # The tensors of a step have the same reductions: what told these apart is asked first of the next.
-                self._saved = (self._saved[place], *self._saved[:place], *self._saved[place + 1 :])
+                self._first = ((kind, absolute),)
                 return False
         if self._differ_in_shape(one, other, name):
             return False
@@ -103,6 +103,7 @@ def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tup
     else:
         pairs = iter([_saved(one, other, name)])
     found: tuple[float, float] | None = None
+    furthest_over = -math.inf
     with np.errstate(over="ignore", invalid="ignore"):
         for left, right in pairs:
             if not (is_numeric(left) and is_numeric(right)):
@@ -110,10 +111,10 @@ def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tup
             was = float64(right).reshape(-1)
             apart = np.abs(float64(left).reshape(-1) - was)
             allowed = close.absolute + close.relative * np.abs(was)
-            over = np.where(np.isfinite(apart), apart / allowed, -1.0)
-            place = int(over.argmax()) if over.size else 0
-            if over.size and over[place] >= 0 and (found is None or over[place] > found[0] / found[1]):
-                found = float(apart[place]), float(allowed[place])
+            over = np.where(np.isfinite(apart), apart / allowed, -math.inf)
+            place = int(over.argmax()) if over.size else None
+            if place is not None and over[place] > furthest_over:
+                furthest_over, found = over[place], (float(apart[place]), float(allowed[place]))
     return found
 
 

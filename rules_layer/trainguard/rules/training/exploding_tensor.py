@@ -6,7 +6,7 @@ trees are left out, in which NaN stands for a leaf.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
@@ -68,7 +68,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
         """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
         readings = []
         told: dict[str, str] = {}
-        sums = list(_SUMS)
+        sums = _Sums()
         calm: Reading | None = None
         tensors = parameters.tensors(step) if parameters.selects else _all_but_trees(step)
         for tensor in tensors:
@@ -76,7 +76,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
                 if step.has_value(tensor):
                     reading = _of_entries(step, tensor, only_nan=parameters.only_nan)
                 else:
-                    if calm is not None and _is_finite(step, tensor, sums):
+                    if calm is not None and sums.are_finite(step, tensor):
                         readings.append(calm)
                         continue
                     reading = _of_reductions(state, step, tensor, told, only_nan=parameters.only_nan)
@@ -116,15 +116,20 @@ def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | Non
     return Reading(tensor, float(count), 0.0, count > 0, count / max(found.size, 1), kind if count else None)
 
 
-def _is_finite(step: StepView, tensor: str, sums: list[tuple[ReductionKind, bool]]) -> bool:
-    """Whether a saved sum is finite; the one that was found comes first of ``sums``, for the tensors after this one."""
-    for place, (kind, absolute) in enumerate(sums):
-        value = step.reduction(tensor, kind, absolute=absolute)
-        if value is not None:
-            if place:
-                sums.insert(0, sums.pop(place))
-            return math.isfinite(value)
-    return False
+class _Sums:
+    """Asks for the saved sums of tensors, at first for the one that the tensor before had."""
+
+    def __init__(self) -> None:
+        self._first: Sequence[tuple[ReductionKind, bool]] = ()
+
+    def are_finite(self, step: StepView, tensor: str) -> bool:
+        """Whether a saved sum is finite."""
+        for kind, absolute in (*self._first, *_SUMS):
+            value = step.reduction(tensor, kind, absolute=absolute)
+            if value is not None:
+                self._first = ((kind, absolute),)
+                return math.isfinite(value)
+        return False
 
 
 def _of_reductions(

@@ -40,15 +40,15 @@ def abs_mean(step: StepView, name: str) -> float | None:
     saved = step.reduction(name, "mean", absolute=True)
     if saved is not None:
         return saved
-    total, count = 0.0, 0
     blocks = numbers(step, name)
     if blocks is None:
         return None
+    total, count = 0.0, 0
     with np.errstate(over="ignore", invalid="ignore"):
         for block in blocks:
             total += float(np.abs(float64(block)).sum())
             count += block.size
-    return total / count if count else None
+    return total / count
 
 
 def mean(step: StepView, name: str) -> float | None:
@@ -77,16 +77,13 @@ def moments_of(step: StepView, name: str) -> Moments | None:
     with np.errstate(over="ignore", invalid="ignore"):
         for block in blocks:
             values = float64(block)
-            if values.size == 0:
-                continue
             own = float(values.mean())
-            apart = own - average
-            total = count + values.size
+            apart, total = own - average, count + values.size
             # An infinite mean has no distance to another: what it meets is infinite or undefined, never a number.
             squares += float(np.square(values - own).sum()) + apart * apart * (count * values.size / total)
-            average = average + apart * (values.size / total) if count else own
+            average += apart * (values.size / total)
             count = total
-    return Moments(average, squares / count) if count else None
+    return Moments(average, squares / count)
 
 
 def variance(step: StepView, name: str) -> float | None:

@@ -165,7 +165,7 @@ def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Leve
     norms = state.norms
     for name in sorted(scalars | step.members(GRADIENTS)):
         level = norms.get(name)
-        if level is None and (len(norms) >= MOST_NORMS or not state.has_room(name)):
+        if level is None and not state.has_room(name):
             state.left_out += 1
             continue
         norm = used(state, scalar if name in scalars else _size, step, name)

@@ -5,6 +5,8 @@ import math
 CHANCE_BELOW = 0.65
 """A share of right answers above it is not looked at: a good model comes near 1 too."""
 AT_CHANCE, NEAR_CHANCE = 1.2, 0.8
+LARGEST_LOSS = 50.0
+"""A loss may be of a regression, and any number: its exponential is not."""
 NEAR_GUESS = 0.05
 MOST_CLASSES, NEAR_EVEN_GUESS = 10, 0.005
 """Beyond ten classes the logarithms lie so close that any loss is near one."""
@@ -12,12 +14,17 @@ MOST_CLASSES, NEAR_EVEN_GUESS = 10, 0.005
 
 def guesses(share: float, loss: float) -> bool:
     """Whether a share of right answers is no better than its cross entropy says of a guess, or worse."""
-    return 0.0 <= share < CHANCE_BELOW and share * math.exp(min(loss, 50.0)) <= AT_CHANCE
+    return 0.0 <= share < CHANCE_BELOW and _times_chance(share, loss) <= AT_CHANCE
 
 
 def guesses_exactly(share: float, loss: float) -> bool:
     """Whether a share of right answers and a cross entropy are those of a guess."""
-    return guesses(share, loss) and share * math.exp(loss) >= NEAR_CHANCE
+    return guesses(share, loss) and _times_chance(share, loss) >= NEAR_CHANCE
+
+
+def _times_chance(share: float, loss: float) -> float:
+    """Return how often a share of right answers holds that of a guess with this cross entropy."""
+    return share * math.exp(min(loss, LARGEST_LOSS))
 
 
 def says_one_thing(share: float, loss: float) -> bool:

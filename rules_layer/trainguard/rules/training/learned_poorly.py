@@ -85,7 +85,7 @@ def capped(run: RunSeries, limits: Limits) -> Found | None:
             classes = _softmaxed(loss, left, 1.0 - right)
             if classes is None:
                 continue
-            floor = math.log(math.e + classes - 1.0) - 1.0
+            floor = _floor(classes)
             reason = (
                 f"{name} was {beginning(loss)} and stands at {left:.4g} in the last quarter (until step "
                 f"{loss.steps[-1]}), although {score_name} is {tail(score):.4g}: of {classes:,} classes that is the "
@@ -177,15 +177,19 @@ def _never_near(run: RunSeries, half: list[float], train: Series) -> bool:
 
 
 def _softmaxed(loss: Series, left: float, wrong: float) -> int | None:
-    """Return of how many classes two softmaxes explain a loss: its level, its start, and all its values."""
-    guess = math.exp(left + 1.0 - wrong) - math.e + 1.0
-    for classes in range(max(FEWEST_CLASSES, int(guess * 0.9)), min(MOST_CLASSES, int(guess * 1.8) + 2)):
-        floor = math.log(math.e + classes - 1.0) - 1.0
-        near = floor + UNSURE * wrong - CONFIDENT / 3.0 <= left <= floor + wrong + CONFIDENT
-        inside = floor <= loss.least and loss.most <= floor + 1.0 + CONFIDENT / 3.0
-        if near and inside and loss.most - floor >= LEAST_COVERED:
-            return classes
-    return None
+    """Return of how many classes two softmaxes explain a loss, the fewest: its level, its start, and all its values."""
+    least = max(left - wrong - CONFIDENT, loss.most - 1.0 - CONFIDENT / 3.0)
+    if least > _floor(MOST_CLASSES):
+        return None
+    classes = max(FEWEST_CLASSES, math.ceil(math.exp(least + 1.0) - math.e + 1.0))
+    floor = _floor(classes)
+    is_level = floor + UNSURE * wrong - CONFIDENT / 3.0 <= left
+    return classes if is_level and floor <= loss.least and loss.most - floor >= LEAST_COVERED else None
+
+
+def _floor(classes: int) -> float:
+    """Return the least cross entropy of two softmaxes in a row."""
+    return math.log(math.e + classes - 1.0) - 1.0
 
 
 def _straight(loss: Series) -> bool:

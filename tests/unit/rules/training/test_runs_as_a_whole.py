@@ -41,6 +41,20 @@ def test_given_a_validation_loss_that_is_always_nan_when_scores_are_recorded_the
     assert judged("TrainingDiverged", run).result.status is Status.FIRED
 
 
+@pytest.mark.parametrize(
+    ("losses", "scores"),
+    [
+        ([1_000.0 + 5_000.0 * 0.9**step for step in range(20)], [0.0] * 20),
+        ([2_000.0] * 2 + [1_000.0] * 18, [0.3] + [0.9] * 19),
+    ],
+)
+def test_given_a_loss_of_thousands_when_a_score_is_recorded_too_then_it_is_judged(
+    losses: list[float], scores: list[float]
+) -> None:
+    run = run_of(loss=losses, accuracy=scores, validation=losses, validation_score=scores)
+    assert judged("NotLearning", run).result.status is Status.OK
+
+
 @pytest.mark.parametrize("rule", ["NotLearning", "Plateau", "TrainingDiverged"])
 def test_given_a_score_that_is_always_nan_when_judged_then_the_loss_decides(rule: str) -> None:
     run = run_of(loss=FALLS, accuracy=[NAN] * 20, validation=FALLS, validation_score=[NAN] * 20)

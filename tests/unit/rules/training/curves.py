@@ -1,0 +1,35 @@
+"""Losses and scores as the conditions of NotLearning see them."""
+
+from collections.abc import Mapping, Sequence
+
+from trainguard.rules.training.learned_nothing import Limits
+from trainguard.rules.training.run_series import RunSeries
+from trainguard.rules.training.series import Series
+from trainguard.tensors.step_view import Mode
+
+LIMITS = Limits(min_rows=5, min_fall=0.05, min_gain=0.05)
+Curves = Mapping[str, Sequence[float]]
+
+
+def series_of(values: Sequence[float]) -> Series:
+    """Return values at steps 0, 1, 2 and on."""
+    series = Series()
+    for step, value in enumerate(values):
+        series.add(step, value)
+    return series
+
+
+def run_of(
+    train: Curves | None = None,
+    held: Curves | None = None,
+    *,
+    score: Curves | None = None,
+    held_score: Curves | None = None,
+) -> RunSeries:
+    """Return losses and scores of training and of validation, each by name."""
+    losses = {Mode.TRAIN: train or {}, Mode.EVAL: held or {}}
+    scores = {Mode.TRAIN: score or {}, Mode.EVAL: held_score or {}}
+    return RunSeries(
+        {mode: {name: series_of(values) for name, values in of.items()} for mode, of in losses.items()},
+        {mode: {name: series_of(values) for name, values in of.items()} for mode, of in scores.items()},
+    )

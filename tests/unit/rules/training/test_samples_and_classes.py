@@ -1,0 +1,384 @@
+"""Rules over labels, images and features: what is counted, and each bound of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.support.steps import Outcome, Run, fired, observed
+from trainguard.records import Status
+from trainguard.rules.training.check_input_images import CheckInputImagesState
+from trainguard.rules.training.class_imbalance import ClassImbalanceState
+from trainguard.tensors.step_view import Mode
+
+
+def one(tensors: Mapping[str, Any], **how: Any) -> Run:
+    run = Run()
+    run.add(7, tensors, **how)
+    return run
+
+
+def of_classes(labels: Sequence[float], predictions: Any, **given: Any) -> Outcome:
+    return observed("ClassImbalance", one({"labels": labels, "predictions": predictions}), **given)
+
+
+@pytest.mark.parametrize(("count", "status"), [(499, Status.OK), (500, Status.FIRED)])
+def test_given_fewer_samples_than_are_waited_for_when_judged_then_how_many_there_are_is_said(
+    count: int, status: Status
+) -> None:
+    result = of_classes([1.0] * count, [0.0] * count).result
+    assert result.status is status
+    if status is Status.OK:
+        assert result.reason == "Step 7: 499 of the 500 samples that are waited for were saved."
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "given", "said"),
+    [
+        (
+            [0, 0, 0, 1],
+            [0, 0, 0, 1],
+            {"threshold_imbalance": 3},
+            "class 0 has 3 samples in labels and class 1 1, a ratio of 3, not above the threshold 3.",
+        ),
+        (
+            [0, 0, 0, 1],
+            [0, 0, 0, 1],
+            {"threshold_imbalance": 2},
+            "class 0 has 3 samples in labels and class 1 1, a ratio of 3, above the threshold 2.",
+        ),
+        (
+            [0, 0, 1, 1],
+            [0, 0, 1, 0],
+            {"threshold_misprediction": 0.5},
+            (
+                "1 of 2 samples of class 1 were predicted wrongly (predictions), a share of 0.5, not above the "
+                "threshold 0.5."
+            ),
+        ),
+        (
+            [0, 0, 1, 1],
+            [0, 0, 0, 0],
+            {"threshold_misprediction": 0.5, "threshold_imbalance": 0.75},
+            (
+                "each class has 2 samples in labels, a ratio of 1, above the threshold 0.75; 2 of 2 samples of class 1 "
+                "were predicted wrongly (predictions), a share of 1, above the threshold 0.5."
+            ),
+        ),
+        (
+            [0.4, 0.6, 1.4, 0.9],
+            [-0.4, 1.4, 0.6, 0.9],
+            {},
+            "class 1 has 3 samples in labels and class 0 1, a ratio of 3, not above the threshold 10.",
+        ),
+    ],
+)
+def test_given_classes_when_judged_then_the_largest_and_the_one_most_often_wrong_are_named(
+    labels: list[float], predictions: list[float], given: dict[str, Any], said: str
+) -> None:
+    assert of_classes(labels, predictions, samples=4, **given).result.reason == f"Step 7: {said}"
+
+
+@pytest.mark.parametrize(
+    ("imbalance", "misprediction", "kind"),
+    [
+        (0.0, 0.5, "imbalance"),
+        (0.0, 0.4, "misprediction"),
+        (2.0, 0.0, "imbalance"),
+        (2.5, 0.0, "imbalance"),
+        (3.0, 0.0, "misprediction"),
+        (2.0, 0.25, "misprediction"),
+        (1.0, 0.25, "imbalance"),
+        (1.0, 0.125, "misprediction"),
+        (4.0, 0.5, "misprediction"),
+        (4.0, 1.0, "imbalance"),
+        (6.0, 0.75, "misprediction"),
+        (0.0, 0.0, "imbalance"),
+    ],
+)
+def test_given_both_faults_of_classes_when_ranked_then_the_one_further_over_its_threshold_is_first(
+    imbalance: float, misprediction: float, kind: str
+) -> None:
+    outcome = of_classes(
+        [0] * 6 + [1] * 2,
+        [0] * 6 + [0, 1],
+        samples=8,
+        threshold_imbalance=imbalance,
+        threshold_misprediction=misprediction,
+    )
+    assert outcome.state.latest is not None
+    assert outcome.state.latest.kind == kind
+    assert outcome.result.measure is not None
+    assert ("wrongly" in outcome.result.measure.what) is (kind == "misprediction")
+
+
+def test_given_tensors_that_do_not_pair_when_judged_then_only_the_first_of_each_counts() -> None:
+    run = one({"labels": [0, 1], "more_labels": [1, 1], "predictions": [0, 1]})
+    state = observed("ClassImbalance", run).state
+    assert isinstance(state, ClassImbalanceState)
+    assert state.counts == {0: 1, 1: 1}
+    three = {f"{each}_predictions": [0, 1] for each in "abc"}
+    state = observed("ClassImbalance", one({"a_labels": [0, 0], "b_labels": [1, 1], **three})).state
+    assert isinstance(state, ClassImbalanceState)
+    assert (state.counts, state.wrong) == ({0: 2}, {0: 1})
+    two = {"a_labels": [0, 0], "b_labels": [1, 1], "a_predictions": [0, 0], "b_predictions": [0, 1]}
+    state = observed("ClassImbalance", one(two)).state
+    assert isinstance(state, ClassImbalanceState)
+    assert (state.counts, state.wrong) == ({0: 2, 1: 2}, {1: 1})
+    for alone in ({"labels": [0, 1]}, {"predictions": [0, 1]}):
+        assert observed("ClassImbalance", one(alone)).result.status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "argmax", "why"),
+    [
+        ([0, 1], [0, 1, 1], False, "it has 2 labels, and predictions 3 predictions"),
+        ([0, np.nan], [0, 1], False, "it holds values that name no class"),
+        ([0, 1], [0, np.inf], False, "it holds values that name no class"),
+        (np.array(["a"], object), [0], False, "it holds values that name no class"),
+        ([0, 1], [[0.5, np.nan], [0.5, 0.5]], True, "it holds no numbers, or NaN"),
+        ([0, 1], np.array([["a"], ["b"]], object), True, "it holds no numbers, or NaN"),
+        ([0, 1], np.empty((2, 0)), True, "it holds no numbers, or NaN"),
+    ],
+)
+def test_given_tensors_that_name_no_classes_when_judged_then_it_is_said_why(
+    labels: Any, predictions: Any, argmax: bool, why: str
+) -> None:
+    assert why in of_classes(labels, predictions, argmax=argmax).result.reason
+
+
+def test_given_scores_when_they_are_taken_then_the_highest_of_the_last_axis_is_the_class() -> None:
+    scores = [[0.1, 0.9, 0.0], [np.inf, 0.0, 0.0], [0.0, 0.0, 3.0], [0.0, 5.0, 1.0]]
+    state = of_classes([1, 0, 2, 0], scores, argmax=True).state
+    assert isinstance(state, ClassImbalanceState)
+    assert (state.counts, state.wrong) == ({0: 2, 1: 1, 2: 1}, {0: 1})
+
+
+def test_given_steps_without_samples_when_judged_then_they_say_nothing() -> None:
+    assert of_classes([], []).result.status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(("classes", "left"), [(1_024, 0), (1_025, 3)])
+def test_given_more_classes_than_are_kept_when_counted_then_their_samples_are_left_out(classes: int, left: int) -> None:
+    labels = [*range(classes), 0, classes - 1, classes - 1]
+    outcome = of_classes(labels, labels)
+    assert isinstance(outcome.state, ClassImbalanceState)
+    assert (len(outcome.state.counts), outcome.state.left_out) == (1_024, left)
+    assert outcome.state.counts[0] == 2
+
+
+def test_given_states_that_were_stored_when_they_lack_counts_then_nothing_was_counted() -> None:
+    assert msgspec.convert({}, ClassImbalanceState) == ClassImbalanceState(counts={}, wrong={})
+    assert msgspec.convert({}, CheckInputImagesState).images == {}
+
+
+def confused(labels: Any, predictions: Any, **given: Any) -> Outcome:
+    return observed("Confusion", one({"labels": labels, "predictions": predictions}), **given)
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "given", "said"),
+    [
+        ([0, 1], [0, 1], {}, "of the 1 samples predicted as class 0 (predictions) a share of 1 is right, not below"),
+        ([0, 0, 1], [0, 1, 1], {"min_diag": 0.5, "max_off_diag": 0.25}, "a share of 0.5 is of class 0, above the"),
+        ([0, 0, 1], [0, 1, 1], {"min_diag": 0.5, "max_off_diag": 0.5}, "a share of 0.5 is right, not below the"),
+        ([0, 0, 1], [0, 1, 1], {"min_diag": 0.75, "max_off_diag": 0.5}, "a share of 0.5 is right, below the"),
+        ([0, 0, 1], [0, 1, 1], {"min_diag": 0.75, "max_off_diag": 0.375}, "a share of 0.5 is right, below the"),
+        ([0, 0, 1], [0, 1, 1], {"min_diag": 0.75, "max_off_diag": 0.125}, "a share of 0.5 is of class 0, above the"),
+        ([0, 0, 1], [0, 1, 1], {"min_diag": 0.25, "max_off_diag": 0.625}, "a share of 0.5 is of class 0, not above"),
+        (
+            [0, 2, 2],
+            [0, 0, 0],
+            {"max_off_diag": 1},
+            "class 2 is a label and never predicted (predictions), a share of 0 that is right, below the threshold 0.9",
+        ),
+        (
+            [True, False],
+            [True, True],
+            {"min_diag": 0},
+            "of the 2 samples predicted as class 1 (predictions) a share of 0.5 is of",
+        ),
+        ([0.9, 1.9], [0.1, 1.1], {}, "a share of 1 is right"),
+        ([[0, 1], [1, 1]], [0, 1, 1, 1], {}, "a share of 1 is right"),
+        ([0, 5, 5, 5], [5, 5, 5, 0], {"min_diag": 0}, "predicted as class 0 (predictions) a share of 1 is of class 5"),
+    ],
+)
+def test_given_predictions_when_confused_then_the_ratio_furthest_from_its_threshold_is_named(
+    labels: Any, predictions: Any, given: dict[str, Any], said: str
+) -> None:
+    outcome = confused(labels, predictions, **given)
+    assert said in outcome.result.reason
+    assert outcome.result.measure is not None
+    assert ("of another one" in outcome.result.measure.what) is (" is of class" in outcome.result.reason)
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "given", "why"),
+    [
+        ([0, 1], [0], {}, "it has 2 labels, and predictions 1 predictions"),
+        ([0, -1], [0, 0], {}, "it holds class -1, expected classes from 0"),
+        ([0, 2], [0, 0], {"category_no": 2}, "it holds class 2, expected classes from 0 to 1"),
+        ([0, 1], [-2, 3], {"category_no": 3}, "it holds class -2, expected classes from 0 to 2"),
+        ([0, np.nan], [0, 0], {}, "it holds values that name no class"),
+        (np.array(["a"], object), [0], {}, "it holds values that name no class"),
+    ],
+)
+def test_given_classes_that_cannot_be_when_confusion_is_asked_for_then_it_is_said_why(
+    labels: Any, predictions: Any, given: dict[str, Any], why: str
+) -> None:
+    assert why in confused(labels, predictions, **given).result.reason
+
+
+def test_given_classes_up_to_the_last_when_confusion_is_asked_for_then_they_count() -> None:
+    assert confused([0, 1], [0, 1], category_no=2).result.status is Status.OK
+    assert confused([], []).result.status is Status.NOT_APPLICABLE
+    run = one({"a": [1], "b": [0], "c": [1]}, collections={"labels": ["c", "b"], "predictions": ["a"]})
+    assert observed("Confusion", run).result.worst == "a"
+    assert observed("Confusion", run).result.reason.startswith("Step 7: class 0 is a label and never predicted")
+    assert observed("Confusion", run, labels="c").result.status is Status.OK
+
+
+def of_images(*images: Any, **given: Any) -> Outcome:
+    run = Run()
+    for step, values in enumerate(images):
+        run.add(step, {"hybridsequential0_input_0": values})
+    return observed("CheckInputImages", run, threshold_samples=2, **given)
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "why"),
+    [
+        ((2, 3), {"channel": 2}, "its shape is (2, 3), which has no axis 2"),
+        ((2, 257), {}, "its axis 1 has 257 channels, expected at most 256"),
+    ],
+)
+def test_given_images_of_another_shape_when_checked_then_it_is_said_why(
+    shape: tuple[int, ...], given: dict[str, Any], why: str
+) -> None:
+    assert why in of_images(np.zeros(shape), **given).result.reason
+    assert of_images(np.zeros((2, 256))).result.status is Status.OK
+    assert of_images(np.zeros((2, 3)), channel=1).result.status is Status.OK
+
+
+def test_given_images_when_checked_then_the_mean_of_each_channel_is_over_all_so_far() -> None:
+    first, second = np.zeros((1, 3, 2)), np.zeros((3, 3, 2))
+    first[:, 0], second[:, 2] = 0.5, -0.25
+    assert of_images(first).result.reason == (
+        "Step 0: the mean of channel 0 of hybridsequential0_input_0 over 1 images is 0.5, and 2 images are waited for."
+    )
+    assert of_images(first[:0]).result.status is Status.NOT_APPLICABLE
+    both = of_images(first, second, threshold_mean=0.1875)
+    assert both.result.reason == (
+        "Step 1: the mean of channel 2 of hybridsequential0_input_0 over 4 images is -0.1875, not further from 0 than "
+        "the threshold 0.1875."
+    )
+    assert of_images(first, second, threshold_mean=0.18).steps == [1]
+    assert of_images(first, second, channel=2, threshold_mean=0.01).result.reason.startswith("Step 1: the mean of cha")
+    assert isinstance(both.state, CheckInputImagesState)
+    kept = both.state.images["hybridsequential0_input_0"]
+    assert (kept.sums, kept.values, kept.images) == ([1.0, 0.0, -1.5], 8, 4)
+    other = of_images(first, np.zeros((2, 4, 2)))
+    assert "has 4 channels at step 1, and had 3" in other.result.reason
+    assert "it holds NaN or infinite values" in of_images(np.full((2, 3), np.nan)).result.reason
+    assert "it holds NaN or infinite values" in of_images(np.full((2, 3), np.inf)).result.reason
+    assert of_images(np.array([["a"]], object)).result.status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(("tensors", "left"), [(8, 0), (9, 2)])
+def test_given_more_inputs_than_are_kept_when_checked_then_the_others_are_counted(tensors: int, left: int) -> None:
+    run = Run()
+    for step in range(2):
+        run.add(step, {f"{place}_hybridsequential0_input_0": np.zeros((2, 3)) for place in range(tensors)})
+    outcome = observed("CheckInputImages", run)
+    assert isinstance(outcome.state, CheckInputImagesState)
+    assert (len(outcome.state.images), outcome.state.left_out) == (8, left)
+
+
+def test_given_images_saved_as_reductions_when_checked_then_it_is_said() -> None:
+    run = Run()
+    run.add(0, reductions={"hybridsequential0_input_0": {"mean": 0.0}}, shapes={"hybridsequential0_input_0": (2, 3)})
+    assert "only reductions were saved" in observed("CheckInputImages", run).result.reason
+
+
+@pytest.mark.parametrize(
+    ("nfeatures", "shown"),
+    [
+        (1, "1 of 7 used features (feature_importance/weight/g)"),
+        (2, "2 of 7 used features (feature_importance/weight/g, f)"),
+        (5, "5 of 7 used features (feature_importance/weight/g, f, e, d, c)"),
+        (6, "6 of 7 used features (feature_importance/weight/g, f, e, d, c, …)"),
+        (9, "7 of 7 used features (feature_importance/weight/g, f, e, d, c, …)"),
+    ],
+)
+def test_given_features_when_the_most_important_are_told_then_up_to_five_are_named(nfeatures: int, shown: str) -> None:
+    run = one({f"feature_importance/weight/{name}": [2.0] for name in "abcdefg"})
+    result = observed("FeatureImportanceOverweight", run, nfeatures=nfeatures, threshold=1).result
+    assert f"Step 7: {shown} make up a share of {min(nfeatures, 7) / 7:.4g} of all" in result.reason
+    assert fired("FeatureImportanceOverweight", run, nfeatures=7, threshold=1) == []
+
+
+def test_given_features_of_no_importance_when_judged_then_nothing_is_said() -> None:
+    run = one({"feature_importance/weight/a": [0.0], "feature_importance/weight/b": [0.0]})
+    assert observed("FeatureImportanceOverweight", run).result.status is Status.NOT_APPLICABLE
+
+
+def losses_of(names: Sequence[str], mode: Mode, values: Sequence[float], run: Run | None = None) -> Run:
+    run = Run() if run is None else run
+    for step, value in enumerate(values):
+        of_step = {name: [value] for name in names}
+        run.add(100 * len(run.steps), of_step, mode=mode, mode_step=step, collections={"losses": list(names)})
+    return run
+
+
+@pytest.mark.parametrize(("tensors", "left"), [(32, 0), (33, 3)])
+def test_given_more_losses_than_are_kept_when_checked_then_the_others_are_counted(tensors: int, left: int) -> None:
+    run = losses_of([f"loss{place:02d}" for place in range(tensors)], Mode.TRAIN, [3.0, 2.0, 1.0])
+    outcome = observed("LossNotDecreasing", run, num_steps=1)
+    assert outcome.state.left_out == left
+    assert outcome.state.evaluated == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "fires_in"), [(None, "EVAL"), ("TRAIN", "TRAIN"), ("EVAL", "EVAL"), ("PREDICT", "PREDICT")]
+)
+def test_given_losses_of_several_modes_when_one_is_asked_for_then_that_is_checked(
+    mode: str | None, fires_in: str
+) -> None:
+    run = Run()
+    for each in (Mode.EVAL, Mode.TRAIN, Mode.PREDICT, Mode.GLOBAL):
+        losses_of(["loss"], each, [1.0, 1.0, 1.5], run)
+    outcome = observed("LossNotDecreasing", run, num_steps=2, **({} if mode is None else {"mode": mode}))
+    modes = {step.step: step.mode for step in run.steps}
+    assert [modes[step].value for step in outcome.steps] == [fires_in]
+    assert outcome.state.first is not None
+    assert f"loss rose by 50 % since step 0 of mode {fires_in}, from 1 to 1.5, above the threshold 5 %" in (
+        outcome.state.first.reason
+    )
+    assert outcome.state.waiting == 11
+
+
+def test_given_losses_before_the_range_when_a_check_looks_back_then_they_are_its_reference() -> None:
+    run = losses_of(["loss"], Mode.GLOBAL, [2.0, 1.0, 1.0])
+    outcome = observed("LossNotDecreasing", run, num_steps=1, start_step=200)
+    assert outcome.steps == [200]
+    assert outcome.result.reason == "Step 200: loss fell by 0 % since step 1, from 1 to 1, below the threshold 0.1 %."
+
+
+def test_given_no_collection_when_losses_are_asked_for_then_all_scalars_count_unless_some_are_selected() -> None:
+    run = Run()
+    for step in range(3):
+        run.add(step, {"a": [1.0], "b": [2.0, 2.0], "c": [1.0]}, collections={"mine": ["c"], "losses": ["x"]})
+    assert "(the worst of 2 such losses, of 2 in all)" in observed("LossNotDecreasing", run, num_steps=1).result.reason
+    of_mine = observed("LossNotDecreasing", run, num_steps=1, collection_names="mine").result
+    assert (of_mine.worst, "such losses" in of_mine.reason) == ("c", False)
+    absent = observed("LossNotDecreasing", run, num_steps=1, tensor_regex="nothing").result
+    assert absent.status is Status.NOT_APPLICABLE
+    both = Run()
+    for step in range(2):
+        both.add(step, {"a": [1.0], "c": [1.0]}, collections={"mine": ["c"], "losses": ["a"]})
+    given = {"num_steps": 1, "collection_names": "mine"}
+    assert "of 2 in all" in observed("LossNotDecreasing", both, **given).result.reason
+    alone = observed("LossNotDecreasing", both, use_losses_collection=False, **given).result
+    assert (alone.worst, "in all" in alone.reason) == ("c", False)
