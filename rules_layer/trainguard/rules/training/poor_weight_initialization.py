@@ -103,7 +103,7 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
 
     def measure(self, check: Check) -> Measure:
         """Say which of the three conditions was measured."""
-        return _MEASURES.get(check.kind or "", SPEC.measures[0])
+        return _MEASURES[check.kind or VARIANCE]
 
     def advice(self, check: Check, parameters: PoorWeightInitializationParameters) -> str:
         """Say what to change, by the condition."""

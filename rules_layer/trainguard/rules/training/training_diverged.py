@@ -107,6 +107,9 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             return None
         for mode, name, value in losses:
             _note(state, f"{mode}/{name}", step.step, finite=math.isfinite(value))
+        # A part of a loss gives way to its total: nobody would see that it is finite again.
+        counted = {f"{mode}/{name}" for mode, of_mode in state.run.losses.items() for name in of_mode}
+        state.broken = {key: each for key, each in state.broken.items() if key in counted}
         broken = _not_finite(state, step.step, step.at)
         if broken is not None:
             return broken
@@ -159,7 +162,7 @@ def _note(state: TrainingDivergedState, key: str, step: int, *, finite: bool) ->
     if key in state.broken:
         state.broken[key].last = step
         state.broken[key].count += 1
-    elif len(state.broken) < 2 * len(Mode):
+    else:
         state.broken[key] = Broken(step, step, 1)
 
 
@@ -200,11 +203,8 @@ def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int)
     )
 
 
-def _calm(run: RunSeries, step: int) -> Check | None:
-    losses = run.loss(Mode.TRAIN) or run.loss(Mode.EVAL)
-    if not losses:
-        return None
-    name, loss = losses[0]
+def _calm(run: RunSeries, step: int) -> Check:
+    name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
     value = loss.last if loss.count else None
     said = "has no finite value yet" if value is None else f"is {value:.6g}, and was {beginning(loss)}"
     return Check(

@@ -84,10 +84,10 @@ def _depth_by_number(step: StepView, tensor: str) -> int | None:
 
 def _true_depth(step: StepView, tensor: str) -> int | None:
     """Follow the branches down from each root, which is a node that no other one leads to."""
-    ids = [_text(each) for each in step.value(IDS).reshape(-1)]
+    ids = [_text(each) for each in step.value(IDS).ravel()]
     branches = {
         node: [_text(child) for child in children]
-        for node, *children in zip(ids, step.value(YES).reshape(-1), step.value(NO).reshape(-1), strict=False)
+        for node, *children in zip(ids, step.value(YES).ravel(), step.value(NO).ravel(), strict=False)
     }
     level = set(branches) - {child for children in branches.values() for child in children}
     if branches and not level:
