@@ -1,4 +1,4 @@
-"""Series in blocks, their noise, levels and trends: each against its definition, over short lists on a coarse lattice."""
+"""Series in blocks, their noise, levels and trends: each against its definition, over short lists on a lattice."""
 
 import itertools
 import math
@@ -10,19 +10,12 @@ from statistics import fmean, median
 import msgspec
 import pytest
 
+from tests.unit.rules.training.series_runs import series_of
 from trainguard.rules.training.progress import beginning, fall, gain, tail, unit
-from trainguard.rules.training.series import Series, level, noise, smoothed
+from trainguard.rules.training.series import level, noise, smoothed
 from trainguard.rules.training.trend import z_score
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 18, 31, 32, 33, 34, 63, 64, 65, 66, 67, 97, 128, 129, 131, 200]
-
-
-def series_of(values: Sequence[float]) -> Series:
-    """Return a series of values at steps 10, 13, 16 and so on."""
-    series = Series()
-    for place, value in enumerate(values):
-        series.add(10 + 3 * place, value)
-    return series
 
 
 def lattice(length: int, seed: int) -> list[float]:
@@ -124,7 +117,9 @@ def test_given_scores_when_the_greatest_is_above_one_and_a_half_then_they_are_pe
     assert gain(series_of([0.0, most, most, most])) == most / range_of
 
 
-def test_given_scores_when_a_gain_is_taken_then_a_best_counts_where_there_is_a_trend_and_else_the_last_quarter() -> None:
+def test_given_scores_when_a_gain_is_taken_then_a_best_counts_where_there_is_a_trend_and_else_the_last_quarter() -> (
+    None
+):
     found = set()
     for values in [lattice(length, seed) for length in (1, 3, 4, 5, 7, 8, 9, 12, 15, 33, 66) for seed in range(12)]:
         rising = [value + 0.5 * place for place, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""What all rules over steps have in common: ranges, what a state counts, and each sentence where nothing was checked."""
+"""What all rules over steps have in common: ranges, what a state counts, and what is said where nothing was checked."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -104,7 +104,8 @@ def test_given_a_check_with_numbers_that_are_not_finite_when_judged_then_the_res
         ({"waiting": 1}, RunView(0), Status.WARMING_UP, "No step was saved yet."),
         ({}, RunView(1), Status.NOT_APPLICABLE, f"None of 1 saved step holds what the rule checks. {NEEDS}"),
         ({}, RunView(2), Status.NOT_APPLICABLE, f"None of 2 saved steps hold what the rule checks. {NEEDS}"),
-        ({}, RunView(0, closed=True), Status.NOT_APPLICABLE, f"None of 0 saved steps hold what the rule checks. {NEEDS}"),
+        ({}, RunView(0, closed=True), Status.NOT_APPLICABLE,
+         f"None of 0 saved steps hold what the rule checks. {NEEDS}"),
         ({"waiting": 1}, RunView(1), Status.WARMING_UP,
          f"1 saved step holds what the rule checks, too few to compare. {NEEDS}"),
         ({"waiting": 2, "left_out": 1_234}, RunView(2, closed=True), Status.NOT_APPLICABLE,
@@ -135,12 +136,14 @@ def test_given_nothing_that_was_checked_when_judged_then_why_and_what_to_do_are_
         ({"unusable": 2, "unusable_why": "it is y"},
          " 2 times a tensor could not be checked, the last time because it is y."),
         ({"unusable": 1_000, "unusable_why": "it is y", "left_out": 1},
-         " 1,000 times a tensor could not be checked, the last time because it is y. 1 metrics beyond the first 32 are "
-         "not checked."),
+         (" 1,000 times a tensor could not be checked, the last time because it is y. 1 metrics beyond the first 32 "
+         "are not checked.")),
         ({"left_out": 2_000}, " 2,000 metrics beyond the first 32 are not checked."),
     ],
 )  # fmt: skip
-def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(state: dict[str, Any], notes: str) -> None:
+def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
+    state: dict[str, Any], notes: str
+) -> None:
     kept = StepState(**state, latest=Check(step=1, at=1.0, fires=False, reason="Step 1: fine."))
     for given, ignored in (
         ({}, ""),
@@ -160,14 +163,14 @@ def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(st
         ("LossSpike", FoundScalars(("loss",), ("loss",), more=True),
          "The files of scalars hold loss and others; taken for losses: loss. It checks the loss of training: log one."),
         ("LossSpike", FoundScalars(("acc", "b/x", "lr")),
-         "The files of scalars hold acc, b/x, lr; none of these names is taken for a loss. If one is the loss, set "
-         "ScalarNames_losses to a regular expression that is found in it, for example ScalarNames_losses=lr."),
+         ("The files of scalars hold acc, b/x, lr; none of these names is taken for a loss. If one is the loss, set "
+         "ScalarNames_losses to a regular expression that is found in it, for example ScalarNames_losses=lr.")),
         ("ExplodingTensor", FoundScalars(("acc",)),
-         "The files of scalars hold acc. It checks every scalar, or those that collection_names and tensor_regex select: "
-         "log one."),
+         ("The files of scalars hold acc. It checks every scalar, or those that collection_names and tensor_regex "
+         "select: log one.")),
         ("StalledTrainingRule", FoundScalars(("acc", "x", "y"), ("x", "y")),
-         "The files of scalars hold acc, x, y; taken for losses: x, y. It checks when steps are saved: log scalars with "
-         "TensorBoard, whose files have times."),
+         ("The files of scalars hold acc, x, y; taken for losses: x, y. It checks when steps are saved: log scalars "
+         "with TensorBoard, whose files have times.")),
     ],
 )  # fmt: skip
 def test_given_files_of_scalars_when_a_rule_finds_nothing_then_it_says_what_they_hold(
@@ -246,7 +249,7 @@ def test_given_a_long_name_when_searched_for_a_word_between_anything_then_it_is_
 def test_given_a_costly_pattern_when_a_step_has_too_many_names_for_it_then_it_is_refused() -> None:
     names = [f"{place:01999d}" for place in range(1_001)]
     assert selection.matching(step_of(names[:1_000]), "a.*b") == ()
-    with pytest.raises(NamePatternError, match="'a.\\*b' could take too long in the 1,001 names of a step"):
+    with pytest.raises(NamePatternError, match=r"'a\.\*b' could take too long in the 1,001 names of a step"):
         selection.matching(step_of(names), "a.*b")
 
 
