@@ -18,6 +18,7 @@ from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.readings import Reading, check_of
 from trainguard.rules.training.selection import LOSSES
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 
@@ -110,7 +111,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
             compared = "not below" if reading.fires else "below"
             return (
                 f"the loss of {what}{named} has not fallen by more than {parameters.delta:.4g} below "
-                f"{best.best:.4g} (step {best.step}) for {reading.value:.0f} saved steps, {compared} the threshold "
+                f"{best.best:.4g} (step {best.step}) for {counted(best.steps, 'saved step')}, {compared} the threshold "
                 f"{reading.threshold:.0f}"
             )
 
