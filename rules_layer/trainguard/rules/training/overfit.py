@@ -18,6 +18,7 @@ from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.readings import Reading, check_of
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 MOST_PAIRS = 32
@@ -181,5 +182,5 @@ def _say(reading: Reading, means: tuple[float, float], over: int, parameters: Ov
         f"{reading.value:.4g} of it, {'above' if above else 'not above'} the threshold {parameters.ratio_threshold:.6g}"
     )
     if above and parameters.patience > 1:
-        said += f", {over} times in a row (patience {parameters.patience})"
+        said += f", {counted(over, 'time')} in a row (patience {parameters.patience})"
     return f"{said}, by {reading.tensor}"

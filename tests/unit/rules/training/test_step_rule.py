@@ -9,9 +9,10 @@ import pytest
 
 from tests.support.steps import RULES, Run, Step, fired, observed, parameters
 from trainguard.records import Status
-from trainguard.rules.training import readings, scalar_advice, selecting, selection
 from trainguard.rules.training.readings import Reading, check_of, not_saved, worst_of
 from trainguard.rules.training.scalar_advice import FoundScalars, scalar_needs
+from trainguard.rules.training.selecting import SelectingParameters
+from trainguard.rules.training.selection import matching, selected
 from trainguard.rules.training.step_rule import Check, RunView, StepState, remember
 from trainguard.tensors.name_patterns import NamePatternError
 from trainguard.tensors.step_view import Mode
@@ -176,7 +177,6 @@ def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
 def test_given_files_of_scalars_when_a_rule_finds_nothing_then_it_says_what_they_hold(
     rule: str, found: FoundScalars, said: str
 ) -> None:
-    assert scalar_advice.scalar_needs is scalar_needs
     assert scalar_needs(rule, "Record labels.", found) == said
 
 
@@ -213,7 +213,7 @@ def test_given_more_tensors_judged_than_readings_when_a_check_is_made_then_it_co
     check = check_of(step_of([]), two, lambda _: "x", judged=9)
     assert check is not None
     assert check.reason == "Step 5: x (the worst of 2 such tensors, of 9 in all)."
-    assert readings.check_of(step_of([]), [], lambda _: "x") is None
+    assert check_of(step_of([]), [], lambda _: "x") is None
 
 
 def test_given_reductions_alone_when_entries_are_needed_then_the_tensor_is_counted_and_named() -> None:
@@ -235,7 +235,7 @@ def test_given_reductions_alone_when_entries_are_needed_then_the_tensor_is_count
 def test_given_a_pattern_when_names_are_searched_then_those_it_is_found_in_are_returned(
     pattern: str, found: tuple[str, ...]
 ) -> None:
-    assert selection.matching(step_of(["xab", "a.", "b", "xabc"]), pattern) == found
+    assert matching(step_of(["xab", "a.", "b", "xabc"]), pattern) == found
 
 
 @pytest.mark.parametrize("pattern", ["loss", ".*loss", "loss.*", ".*loss.*", ".*.*loss.*.*"])
@@ -243,14 +243,14 @@ def test_given_a_long_name_when_searched_for_a_word_between_anything_then_it_is_
     pattern: str,
 ) -> None:
     name = "x" * 20_000 + "loss"
-    assert selection.matching(step_of([name]), pattern) == (name,)
+    assert matching(step_of([name]), pattern) == (name,)
 
 
 def test_given_a_costly_pattern_when_a_step_has_too_many_names_for_it_then_it_is_refused() -> None:
     names = [f"{place:01999d}" for place in range(1_001)]
-    assert selection.matching(step_of(names[:1_000]), "a.*b") == ()
+    assert matching(step_of(names[:1_000]), "a.*b") == ()
     with pytest.raises(NamePatternError, match=r"'a\.\*b' could take too long in the 1,001 names of a step"):
-        selection.matching(step_of(names), "a.*b")
+        matching(step_of(names), "a.*b")
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ def test_given_collections_and_patterns_when_tensors_are_selected_then_their_uni
     collections: tuple[str, ...] | None, patterns: tuple[str, ...] | None, found: tuple[str, ...]
 ) -> None:
     step = step_of(["d", "a", "b", "c"], one=["a", "c", "gone"], two=["b", "c"])
-    assert selection.selected(step, collections, patterns) == found
-    chosen = selecting.SelectingParameters(collection_names=collections, tensor_regex=patterns)
+    assert selected(step, collections, patterns) == found
+    chosen = SelectingParameters(collection_names=collections, tensor_regex=patterns)
     assert (chosen.tensors(step), chosen.selects) == (found, bool(collections or patterns))
 
 
