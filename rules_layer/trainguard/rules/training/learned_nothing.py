@@ -67,8 +67,9 @@ def stands(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
             return None
     name, loss = losses[0]
     fallen = fall(loss)
+    rises = fallen * abs(loss.means[0]) < -_least(loss, limits)
     reason = (
-        f"{name} stands: from {beginning(loss)} to {tail(loss):.6g} in the last "
+        f"{name} {'rises' if rises else 'stands'}: from {beginning(loss)} to {tail(loss):.6g} in the last "
         f"quarter (until step {loss.steps[-1]}), {_moved(fallen)}{_score_words(run, mode)}"
     )
     return Found(STANDS, name, loss, reason, fallen, limits.min_fall)
@@ -80,12 +81,18 @@ def _loss_stands(name: str, loss: Series, mode: Mode, limits: Limits, *, has_sco
     start, fallen = abs(loss.means[0]), fall(loss)
     if fallen < limits.min_fall / CLEAR_TREND and fallen >= 0.0:
         return True
-    least = max(limits.min_fall * start, min(NOISE * noise(loss.means), MOST_NOISE * start))
+    least = _least(loss, limits)
     if fallen * start < -least:
         return mode is Mode.TRAIN and loss.means[0] - min(smoothed(loss.means)) < limits.min_fall * start
     missed = SURE * noise(loss.means) * math.sqrt(12.0 / len(loss.means))
     sure = fallen * start + missed < (MISSED_FALL if has_score else limits.min_fall) * start
     return sure and fallen * start < least and z_score(loss.whole) > -NO_TREND
+
+
+def _least(loss: Series, limits: Limits) -> float:
+    """Return the least change of a loss that counts as one."""
+    start = abs(loss.means[0])
+    return max(limits.min_fall * start, min(NOISE * noise(loss.means), MOST_NOISE * start))
 
 
 def at_chance(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:

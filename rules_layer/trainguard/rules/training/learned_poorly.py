@@ -76,8 +76,10 @@ def capped(run: RunSeries, limits: Limits) -> Found | None:
     del limits
     for name, loss in run.loss(Mode.TRAIN)[:1]:
         for score_name, score in run.score(Mode.TRAIN)[:1]:
+            if min(loss.count, score.count) < FEWEST or MOVING.search(name):
+                continue
             right, left = tail(score) / unit(score), tail(loss)
-            if min(loss.count, score.count) < FEWEST or not GOOD_SCORE <= right <= 1.0 or MOVING.search(name):
+            if not GOOD_SCORE <= right <= 1.0:
                 continue
             later = level(loss.means[len(loss.means) // 2 :], 0.5) - left
             if loss.least <= 0.0 or later > STOPPED * (loss.means[0] - left):

@@ -46,7 +46,7 @@ def _rows(blocks: Iterator[Tensor], nodes: int) -> Iterator[tuple[int, Tensor]]:
     """Cut blocks into pieces of whole rows, [rows, nodes], and parts of a row, [1, n]; each with its first node."""
     node = 0
     for block in blocks:
-        rest = block.reshape(-1)
+        rest = block.ravel()
         if node:
             head, rest = rest[: nodes - node], rest[nodes - node :]
             yield node, head[np.newaxis]

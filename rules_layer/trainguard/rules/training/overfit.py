@@ -5,7 +5,6 @@ validation, over all steps since the last such judgement. In a run without modes
 pairs at each step.
 """
 
-import math
 from typing import ClassVar
 
 import msgspec
@@ -19,6 +18,7 @@ from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.readings import Reading, check_of
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 MOST_PAIRS = 32
@@ -130,7 +130,7 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
 def _of_phases(state: OverfitState, step: StepView, tensor: str, parameters: OverfitParameters) -> Check | None:
     train, validation = state.train, state.validation
     state.train, state.validation = Average(), Average()
-    if not train.count or train.total == 0.0:
+    if train.total == 0.0:  # as where no loss was added
         return None
     means = train.total / train.count, validation.total / validation.count
     gap = _gap(*means)
@@ -146,13 +146,12 @@ def _of_pairs(
     means: dict[str, tuple[float, float]] = {}
     pairs: dict[str, str] = {}
     for metric, names in metric_pairs(tensors).items():
-        losses = mean_loss(state, step, names[:1]), mean_loss(state, step, names[1:])
-        if losses[0] is None or losses[1] is None or losses[0] == 0.0:
+        train, validation = mean_loss(state, step, names[:1]), mean_loss(state, step, names[1:])
+        if train is None or validation is None or train == 0.0:
             continue
         if metric not in state.pairs and len(state.pairs) >= MOST_PAIRS:
             state.left_out += 1
             continue
-        train, validation = losses[0], losses[1]
         gap = _gap(train, validation)
         state.pairs[metric] = state.pairs.get(metric, 0) + 1 if gap > parameters.ratio_threshold else 0
         tensor = names[1]
@@ -168,8 +167,11 @@ def _of_pairs(
 
 
 def _gap(train: float, validation: float) -> float:
-    """Return by which share of the loss of training that of validation is above it; a loss below 0 has a size too."""
-    return (validation - train) / abs(train) if math.isfinite(train) else math.nan
+    """Return by which share of the loss of training that of validation is above it; a loss below 0 has a size too.
+
+    It is NaN where the loss of training is not finite.
+    """
+    return (validation - train) / abs(train)
 
 
 def _say(reading: Reading, means: tuple[float, float], over: int, parameters: OverfitParameters) -> str:
@@ -180,5 +182,5 @@ def _say(reading: Reading, means: tuple[float, float], over: int, parameters: Ov
         f"{reading.value:.4g} of it, {'above' if above else 'not above'} the threshold {parameters.ratio_threshold:.6g}"
     )
     if above and parameters.patience > 1:
-        said += f", {over} times in a row (patience {parameters.patience})"
+        said += f", {counted(over, 'time')} in a row (patience {parameters.patience})"
     return f"{said}, by {reading.tensor}"

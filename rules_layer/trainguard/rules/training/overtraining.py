@@ -18,6 +18,7 @@ from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.readings import Reading, check_of
 from trainguard.rules.training.selection import LOSSES
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 
@@ -93,24 +94,25 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
             improved[mode] = tensors[0]
         if not improved:
             return None
-        bests = (
-            (Mode.TRAIN, state.train, parameters.patience_train),
-            (Mode.EVAL, state.validation, parameters.patience_validation),
+        both = (
+            ("training", Mode.TRAIN, state.train, parameters.patience_train),
+            ("validation", Mode.EVAL, state.validation, parameters.patience_validation),
         )
+        bests = {str(mode): (what, best) for what, mode, best, _ in both if best is not None}
         readings = [
             Reading(improved.get(mode), best.steps, patience, best.steps >= patience, best.steps / patience, mode)
-            for mode, best, patience in bests
+            for _, mode, best, patience in both
             if best is not None
         ]
 
         def say(reading: Reading) -> str:
-            best = state.train if reading.kind == Mode.TRAIN else state.validation
-            what = "training" if reading.kind == Mode.TRAIN else "validation"
+            what, best = bests[str(reading.kind)]
             named = f" ({reading.tensor})" if reading.tensor else ""
             compared = "not below" if reading.fires else "below"
             return (
-                f"the loss of {what}{named} has not fallen by more than {parameters.delta:.4g} below {_best(best)} for "
-                f"{reading.value:.0f} saved steps, {compared} the threshold {reading.threshold:.0f}"
+                f"the loss of {what}{named} has not fallen by more than {parameters.delta:.4g} below "
+                f"{best.best:.4g} (step {best.step}) for {counted(best.steps, 'saved step')}, {compared} the threshold "
+                f"{reading.threshold:.0f}"
             )
 
         return check_of(step, readings, say, what="losses")
@@ -128,7 +130,3 @@ def _after(best: BestLoss | None, loss: float, step: int, delta: float) -> BestL
     if best is None or math.isnan(best.best) or loss < best.best - delta:
         return BestLoss(loss, step)
     return BestLoss(best.best, best.step, best.steps + 1)
-
-
-def _best(best: BestLoss | None) -> str:
-    return "" if best is None else f"{best.best:.4g} (step {best.step})"

@@ -112,10 +112,8 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
         )
 
 
-def _judged(state: PlateauState, parameters: PlateauParameters) -> Check | None:
+def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
     name, loss = state.run.loss(Mode.TRAIN)[0]
-    if not loss.means:
-        return None
     values = smoothed(loss.means)
     start, best = loss.means[0], min(values)
     fallen = (start - best) / abs(start) if start else 0.0
@@ -128,7 +126,7 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check | None:
         and loss.least >= 0.0
         and not MOVING.search(name)
         and _stands_since(loss, reached, start - best)
-        and _score_is_low(state.run, reached / len(values), parameters)
+        and _score_is_low(state.run, share, parameters)
     )
     reason = (
         f"Step {loss.steps[-1]}: {name} was {beginning(loss)} and fell to {best:.6g}, by "

@@ -21,6 +21,7 @@ from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.readings import Reading, check_of, not_saved, rank, used
 from trainguard.rules.training.selection import GRADIENTS, LOSSES, matching
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import StepView, is_numeric
 
 VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
@@ -103,7 +104,7 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
 
     def measure(self, check: Check) -> Measure:
         """Say which of the three conditions was measured."""
-        return _MEASURES.get(check.kind or "", SPEC.measures[0])
+        return _MEASURES[check.kind or VARIANCE]
 
     def advice(self, check: Check, parameters: PoorWeightInitializationParameters) -> str:
         """Say what to change, by the condition."""
@@ -207,8 +208,8 @@ def _say(reading: Reading) -> str:
     if reading.kind == LOSS:
         compared = "not below" if reading.fires else "below"
         return (
-            f"the loss ({reading.tensor}) has not fallen below its best for {reading.value:.0f} saved steps, "
-            f"{compared} the threshold {reading.threshold:.0f}"
+            f"the loss ({reading.tensor}) has not fallen below its best for "
+            f"{counted(int(reading.value), 'saved step')}, {compared} the threshold {reading.threshold:.0f}"
         )
     if reading.kind == VARIANCE:
         compared = "above" if reading.fires else "not above"

@@ -97,4 +97,5 @@ def _say(step: int, sums: dict[int, str], most: str, apart: list[int]) -> str:
     shown = ", ".join(f"{rank} has {sums[rank]}" for rank in apart[:SHOWN])
     more = f" and {len(apart) - SHOWN} more differ" if len(apart) > SHOWN else ""
     same = sum(each == most for each in sums.values())
-    return f"Step {step}: {same} of {len(sums)} ranks have the checksum {most}, rank {shown}{more}."
+    have = "has" if same == 1 else "have"
+    return f"Step {step}: {same} of {len(sums)} ranks {have} the checksum {most}, rank {shown}{more}."

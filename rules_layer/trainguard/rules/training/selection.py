@@ -47,4 +47,4 @@ def selected(step: StepView, collections: Iterable[str] | None, patterns: Iterab
     sets = [step.members(collection) for collection in collections or ()]
     sets += [frozenset(matching(step, pattern)) for pattern in patterns or ()]
     found = frozenset().union(*sets)
-    return tuple(name for name in step.names if name in found) if found else ()
+    return tuple(name for name in step.names if name in found)

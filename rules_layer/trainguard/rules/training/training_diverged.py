@@ -31,6 +31,7 @@ from trainguard.rules.training.progress import beginning
 from trainguard.rules.training.risen import ENDED_TAIL, SCORE_LOST, UNBOUNDED, Limits, rise, runaway, score_lost
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 NOT_FINITE = "not finite"
@@ -107,6 +108,9 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
             return None
         for mode, name, value in losses:
             _note(state, f"{mode}/{name}", step.step, finite=math.isfinite(value))
+        # A part of a loss gives way to its total: nobody would see that it is finite again.
+        kept = {f"{mode}/{name}" for mode, of_mode in state.run.losses.items() for name in of_mode}
+        state.broken = {key: each for key, each in state.broken.items() if key in kept}
         broken = _not_finite(state, step.step, step.at)
         if broken is not None:
             return broken
@@ -159,7 +163,7 @@ def _note(state: TrainingDivergedState, key: str, step: int, *, finite: bool) ->
     if key in state.broken:
         state.broken[key].last = step
         state.broken[key].count += 1
-    elif len(state.broken) < 2 * len(Mode):
+    else:
         state.broken[key] = Broken(step, step, 1)
 
 
@@ -173,7 +177,9 @@ def _not_finite(state: TrainingDivergedState, step: int, at: float) -> Check | N
         step=step,
         at=at,
         fires=True,
-        reason=f"Step {step}: {name} of mode {mode} is NaN or infinite {where}, {broken.count:,} recorded values.",
+        reason=(
+            f"Step {step}: {name} of mode {mode} is NaN or infinite {where}, {counted(broken.count, 'recorded value')}."
+        ),
         tensor=name,
         value=float(broken.count),
         threshold=0.0,
@@ -200,18 +206,14 @@ def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int)
     )
 
 
-def _calm(run: RunSeries, step: int) -> Check | None:
-    losses = run.loss(Mode.TRAIN) or run.loss(Mode.EVAL)
-    if not losses:
-        return None
-    name, loss = losses[0]
-    value = loss.last if loss.count else None
-    said = "has no finite value yet" if value is None else f"is {value:.6g}, and was {beginning(loss)}"
+def _calm(run: RunSeries, step: int) -> Check:
+    name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
+    said = f"is {loss.last:.6g}, and was {beginning(loss)}"
     return Check(
         step=step,
         at=run.at,
         fires=False,
         reason=f"Step {step}: {name} {said}; no loss is broken or has risen for good.",
         tensor=name,
-        value=value,
+        value=loss.last,
     )

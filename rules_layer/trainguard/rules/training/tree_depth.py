@@ -16,6 +16,7 @@ from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.readings import Reading, check_of, used
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.units import counted
 from trainguard.tensors.step_view import StepView, is_numeric
 
 NODES, IDS, YES, NO = "trees/Node", "trees/ID", "trees/Yes", "trees/No"
@@ -84,10 +85,10 @@ def _depth_by_number(step: StepView, tensor: str) -> int | None:
 
 def _true_depth(step: StepView, tensor: str) -> int | None:
     """Follow the branches down from each root, which is a node that no other one leads to."""
-    ids = [_text(each) for each in step.value(IDS).reshape(-1)]
+    ids = [_text(each) for each in step.value(IDS).ravel()]
     branches = {
         node: [_text(child) for child in children]
-        for node, *children in zip(ids, step.value(YES).reshape(-1), step.value(NO).reshape(-1), strict=False)
+        for node, *children in zip(ids, step.value(YES).ravel(), step.value(NO).ravel(), strict=False)
     }
     level = set(branches) - {child for children in branches.values() for child in children}
     if branches and not level:
@@ -108,6 +109,6 @@ def _text(value: object) -> str:
 def _say(reading: Reading) -> str:
     compared = "above" if reading.fires else "not above"
     return (
-        f"the tree in {reading.tensor} has {reading.value:.0f} levels below its root, {compared} the threshold "
-        f"{reading.threshold:.6g}"
+        f"the tree in {reading.tensor} has {counted(int(reading.value), 'level')} below its root, {compared} the "
+        f"threshold {reading.threshold:.6g}"
     )

@@ -21,9 +21,9 @@ def z_score(values: Sequence[float]) -> float:
     surplus = sum(
         (later > earlier) - (later < earlier) for place, earlier in enumerate(values) for later in values[place + 1 :]
     )
-    variance = _spread(count) - sum(_spread(ties) for ties in Counter(values).values())
-    if surplus == 0 or variance <= 0.0:
+    if surplus == 0:
         return 0.0
+    variance = _spread(count) - sum(_spread(ties) for ties in Counter(values).values())
     return (surplus - math.copysign(1.0, surplus)) / math.sqrt(variance / 18.0)
 
 

@@ -60,11 +60,10 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
         threshold = parameters.threshold
         measured = [(used(state, abs_mean, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
         known = [(value, tensor) for value, tensor in measured if value is not None]
-        shown = [each for each in known if each[0] < threshold]
-        if not shown:
-            numbers = [each for each in known if not math.isnan(each[0])]
-            shown = [min(numbers)] if numbers else known[:1]
-        readings = [Reading(tensor, value, threshold, value < threshold, -value) for value, tensor in shown]
+        readings = [Reading(tensor, value, threshold, True, -value) for value, tensor in known if value < threshold]
+        if known and not readings:
+            value, tensor = min([each for each in known if not math.isnan(each[0])] or known)
+            readings = [Reading(tensor, value, threshold, False, -value)]
         return check_of(step, readings, _say, judged=len(known))
 
     def advice(self, check: Check, parameters: VanishingGradientParameters) -> str:

@@ -1,0 +1,231 @@
+"""Losses that rise for good or fall without bound, and scores that are lost: against the same conditions, plainly."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+import pytest
+
+from tests.unit.rules.training.series_runs import run_series
+from trainguard.rules.training.risen import Limits, Risen, rise, runaway, score_lost
+from trainguard.rules.training.series import Series
+
+LIMITS = Limits(lost=0.5, blow_up=3.0, score_lost=0.25)
+FALLS = [8.0, 8.0, 4.0, *[2.0] * 8]
+
+
+def medians(values: Sequence[float]) -> list[float]:
+    inner = [median(values[at - 1 : at + 2]) for at in range(1, len(values) - 1)]
+    return [*values[:1], *inner, *(values[-1:] if len(values) > 1 else [])]
+
+
+def noise_of(values: Sequence[float]) -> float:
+    bends = [abs(values[at - 1] - 2 * values[at] + values[at + 1]) for at in range(1, len(values) - 1)]
+    return median(bends) / (0.6745 * math.sqrt(6.0)) if bends else 0.0
+
+
+def tail_of(series: Series) -> int:
+    return max(math.ceil(len(series.means) / 5), 1 if series.size > 1 else 3)
+
+
+def windows(values: Sequence[float], count: int) -> list[float]:
+    count = min(count, len(values))
+    return [fmean(values[at : at + count]) for at in range(len(values) - count + 1)]
+
+
+def plain_rise_of(loss: Series, limits: Limits, fewest: int) -> tuple[str, float] | None:
+    count = tail_of(loss)
+    if len(loss.means) < 5 or count * loss.size < fewest:
+        return None
+    start, tail = loss.means[0], loss.means[len(loss.means) - count :]
+    before = medians(loss.means[: len(loss.means) - count])
+    lowest, clear = min(windows(before, count)), 4.0 * noise_of(before)
+    lost = lowest + max(limits.lost * (start - lowest), clear)
+    conditions = (
+        ("blown up", start + max(limits.blow_up * abs(start) - abs(start), clear), True),
+        ("exploded", 1000.0 * abs(loss.first), loss.first != 0.0),
+        ("lost", lost, start - lowest >= 0.2 * abs(start) and start - lowest > clear),
+    )
+    for kind, threshold, may in conditions:
+        if may and all(value > threshold for value in tail):
+            return kind, threshold
+    return None
+
+
+def plain_score_holds(score: Series) -> bool:
+    values = medians(score.means)
+    reach, end = max(values) - min(values), fmean(values[-max(1, round(0.2 * len(values))) :])
+    return reach > 0 and end > values[0] and end >= max(values) - max(0.05 * reach, noise_of(values))
+
+
+def plain_score_lost(
+    score: Series, losses: Sequence[Series], limits: Limits, fewest: int
+) -> tuple[float, float] | None:
+    count = tail_of(score)
+    if len(score.means) < 5 + count or count * score.size < fewest:
+        return None
+    before, tail = medians(score.means[:-count]), score.means[-count:]
+    reach = 100.0 if score.most > 1.5 else 1.0
+    threshold = max(windows(before, count)) - max(limits.score_lost * reach, 4.0 * noise_of(before))
+    judged = [loss for loss in losses if len(loss.means) > tail_of(loss)]
+    rose = [fmean(each.means[-tail_of(each) :]) > min(windows(each.means, tail_of(each))) for each in judged]
+    return (max(tail), threshold) if all(value < threshold for value in tail) and rose and all(rose) else None
+
+
+def curve(draw: random.Random, *levels: float) -> list[float]:
+    """Return pieces that stand at levels, some of them with a bend at each value."""
+    rough = draw.choice([0.0, 0.0, 0.0, 0.25, 1.0])
+    values = [level for level in levels for _ in range(draw.choice([1, 2, 3, 4, 6, 8, 12]))]
+    return [value + rough * (place % 2) for place, value in enumerate(values)]
+
+
+def said(found: Risen | None) -> Any:
+    return None if found is None else (found.kind, found.name, found.value, found.threshold)
+
+
+def test_given_random_losses_and_scores_when_judged_then_a_rise_is_found_where_its_definition_says_so() -> None:
+    found: Counter[str | None] = Counter()
+    for seed in range(1_200):
+        draw = random.Random(seed)  # noqa: S311
+        start, low = draw.choice([-4.0, 0.0, 0.5, 4.0, 5.0, 8.0]), draw.choice([-8.0, 1.0, 2.0, 3.25, 4.0])
+        high = draw.choice([0.0, 2.5, 4.5, 4.75, 5.0, 6.0, 8.0, 12.0, 12.5, 15.0, 24.0, 25.0, 500.0, 501.0])
+        losses = {name: curve(draw, start, low, high, high, high) for name in ("a", "b")[: draw.choice([1, 1, 2])]}
+        if seed % 8 == 0:
+            losses = {"a": [0.001, *[4.0] * 40, *[draw.choice([1.0, 1.25, 5.0])] * draw.choice([5, 20])]}
+        scores = {"acc": curve(draw, 0.0, *draw.choice([(10.0, 20.0, 19.0), (20.0, 18.0), (20.0, 0.0), (0.0, 0.0)]))}
+        run, fewest = run_series(losses, draw.choice([{}, scores])), draw.choice([1, 3, 4, 12])
+        limits = Limits(draw.choice([0.25, 0.5]), draw.choice([2.0, 3.0]), 0.25)
+        series = [loss for _, loss in run.loss(next(iter(run.losses)))]
+        plain = [plain_rise_of(each, limits, fewest) for each in series]
+        expected = None
+        if None not in plain and not any(plain_score_holds(score) for _, score in run.score(next(iter(run.scores)))):
+            kind, threshold = plain[0] or ("", 0.0)
+            loss = series[0]
+            end = fmean(loss.means[-max(1, round(0.2 * len(loss.means))) :])
+            expected = kind, "a", end, threshold
+            place = len(loss.means) - tail_of(loss)
+            reason = (
+                f"after step {loss.steps[place - 1]} it was never below {min(loss.means[place:]):.6g}, with a mean of "
+            )
+            assert f"; {reason}{end:.6g}, above the threshold {threshold:.6g}" in getattr(
+                rise(run, limits, fewest), "reason", ""
+            )
+        assert said(rise(run, limits, fewest)) == expected, seed
+        found[expected and expected[0]] += 1
+    assert min(found[kind] for kind in ("blown up", "exploded", "lost", None)) >= 20
+
+
+def test_given_random_scores_when_judged_then_they_are_lost_where_the_definition_says_so() -> None:
+    found: Counter[bool] = Counter()
+    for seed in range(1_000):
+        draw = random.Random(seed)  # noqa: S311
+        scale = draw.choice([1.0, 1.0, 100.0])
+        best, left = draw.choice([0.5, 0.75, 1.0]), draw.choice([0.0, 0.25, 0.375, 0.5, 0.75])
+        scores = {"acc": [scale * each for each in curve(draw, 0.0, best, best, left, left, left)]}
+        losses = {name: curve(draw, 4.0, 2.0, draw.choice([2.0, 2.5, 3.0])) for name in ("a", "b")[: draw.randrange(3)]}
+        run, fewest = run_series(losses, scores), draw.choice([1, 3, 4, 12])
+        score, series = run.score(next(iter(run.scores)))[0][1], [loss for _, loss in run.loss(next(iter(run.losses)))]
+        plain = plain_score_lost(score, series, LIMITS, fewest)
+        expected = None if plain is None else ("score lost", "acc", *plain)
+        assert said(score_lost(run, LIMITS, fewest)) == expected, seed
+        found[expected is None] += 1
+    assert min(found.values()) >= 100
+
+
+def test_given_random_losses_below_zero_when_judged_then_they_fall_without_bound_where_the_definition_says_so() -> None:
+    found: Counter[bool] = Counter()
+    for seed in range(500):
+        draw = random.Random(seed)  # noqa: S311
+        last = draw.choice([-9.5, -10.0, -10.5, -20.0, -40.0, -40.5, 41.0])
+        loss = curve(draw, *draw.choice([(1.0, -1.0), (-1.0, 0.5), (4.0, -2.0), (-4.0,)]), last, last)
+        run, fewest = run_series({"loss": loss, "other": [1.0] * 9}), draw.choice([1, 3, 4, 12])
+        series = run.loss(next(iter(run.losses)))[0][1]
+        half, count = len(series.means) // 2, tail_of(series)
+        threshold = -10.0 * max((abs(each) for each in series.means[:half]), default=0.0)
+        long = len(series.means) >= 10 and count * series.size >= fewest
+        fires = long and all(value < threshold for value in series.means[-count:])
+        assert said(runaway(run, fewest)) == (("unbounded", "loss", loss[-1], threshold) if fires else None), seed
+        found[fires] += 1
+    assert min(found.values()) >= 30
+
+
+def test_given_a_second_loss_when_it_falls_without_bound_then_the_first_decides() -> None:
+    falls = [-1.0] * 6 + [-50.0] * 5
+    assert runaway(run_series({"a": falls, "b": [1.0] * 11}), 3) is not None
+    assert runaway(run_series({"b": [1.0] * 11, "a": falls}), 3) is None
+
+
+def test_given_losses_and_scores_whose_target_moves_when_they_get_worse_then_nothing_is_found() -> None:
+    for name, found in (("loss", True), ("critic_loss", False)):
+        assert (rise(run_series({name: [1.0] * 5 + [9.0] * 3}), LIMITS, 3) is not None) is found
+        assert (runaway(run_series({name: [-1.0] * 6 + [-50.0] * 5}), 3) is not None) is found
+    for name, found in (("acc", True), ("critic_acc", False)):
+        run = run_series({"loss": [2.0, 1.0, 1.0, 1.0, 1.5, 1.5, 1.5]}, {name: [0.9] * 6 + [0.1] * 3})
+        assert (score_lost(run, LIMITS, 3) is not None) is found
+
+
+@pytest.mark.parametrize(
+    ("losses", "reason"),
+    [
+        ([1.0, 1.0, 3.5, 4.0, 4.5],
+         ("loss was 1 at the start (step 10); after step 13 it was never below 3.5, with a mean of 4.5, above the "
+         "threshold 3")),
+        ([*FALLS, 6.0, 7.0, 7.5],
+         ("loss was 8 at the start (step 10) and 2 at its lowest (step 19); after step 40 it was never below 6, with a "
+         "mean of 6.83333, above the threshold 5")),
+        ([1.0, *[3.0e6] * 39, *[2.0e6] * 24],
+         (
+                "loss was 1 at step 10; after step 157 it was never below 2e+06, with a mean of 2e+06, above the "
+                "threshold 1000"
+            )),
+    ],
+)  # fmt: skip
+def test_given_a_rise_when_said_then_the_sentence_has_where_it_began_and_what_it_came_to(
+    losses: list[float], reason: str
+) -> None:
+    found = rise(run_series({"loss": losses}), LIMITS, 3)
+    assert found is not None
+    assert found.reason == reason
+
+
+def test_given_a_loss_without_bound_and_a_lost_score_when_said_then_the_sentences_have_their_numbers() -> None:
+    found = runaway(run_series({"loss": [1.0, -1.0, -2.0, -2.0, -2.0, -9.0, -15.0, -21.0, -22.0, -23.5]}), 3)
+    assert found is not None
+    assert found.reason == (
+        "loss falls without bound: it was 1 at the start (step 10) and -2 half-way (step 22), and is -23.5, below the "
+        "threshold -20"
+    )
+    run = run_series(
+        {"loss": [2.0, 1.0, 1.0, 1.0, 1.5, 1.5, 1.5]}, {"acc": [0.5, 0.75, 0.75, 0.75, 0.75, 0.4, 0.3, 0.2]}
+    )
+    lost = score_lost(run, LIMITS, 3)
+    assert lost is not None
+    assert lost.reason == (
+        "acc had a mean of 0.75 over its best fifth of the run; after step 22 it was never above 0.4, below the "
+        "threshold 0.5, and the loss rose"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        ({}, True),
+        ({"acc": [0.0, 0.0, 0.0, 0.0, *[20.0] * 8, 19.0, 19.0, 19.0]}, False),
+        ({"acc": [0.0, 0.0, 0.0, 0.0, *[20.0] * 8, 19.0, 19.0, 18.5]}, True),
+        ({"acc": [0.5] * 10}, True),
+        ({"acc": [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]}, True),
+        ({"acc": [0.5] * 10, "f1": [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]}, False),
+    ],
+)
+def test_given_a_rise_when_a_score_is_within_a_twentieth_of_its_best_and_above_its_start_then_nothing_diverged(
+    scores: Mapping[str, list[float]], found: bool
+) -> None:
+    assert (rise(run_series({"loss": [*FALLS, 7.0, 7.0, 7.0]}, scores), LIMITS, 3) is not None) is found
+
+
+def test_given_no_losses_when_judged_then_nothing_rises_and_no_score_is_lost() -> None:
+    run = run_series({}, {"acc": [0.75] * 6 + [0.0] * 3})
+    assert (rise(run, LIMITS, 1), runaway(run, 1), score_lost(run, LIMITS, 1)) == (None, None, None)

@@ -1,0 +1,266 @@
+"""Plateau against its definition, and what NotLearning says, measures and advises; both while a run goes on."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from tests.support.steps import RULES, Run, observed, parameters
+from tests.unit.rules.training.series_runs import run_series
+from tests.unit.rules.training.test_risen import medians
+from trainguard.records import Status
+from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.training import learned_nothing, learned_poorly
+from trainguard.rules.training.not_learning import SPEC
+from trainguard.rules.training.plateau import PlateauState
+from trainguard.rules.training.progress import unit
+from trainguard.rules.training.run_series import RunSeries
+from trainguard.rules.training.step_rule import Check
+from trainguard.rules.training.trend import z_score
+from trainguard.tensors.step_view import Mode
+
+FLAT = [8.0, 8.0625] * 10
+
+
+def quarter(values: Sequence[float], *, end: bool = False) -> float:
+    count = max(1, round(0.25 * len(values)))
+    return fmean(values[-count:] if end else values[:count])
+
+
+def plain_plateau(run: RunSeries, far: float, early: float, low_score: float) -> tuple[bool, float, int]:
+    """Return whether it is one, the fall, and the place at which nine tenths of it were reached."""
+    loss = run.loss(Mode.TRAIN)[0][1]
+    values, start = medians(loss.means), loss.means[0]
+    depth = start - min(values)
+    reached = next(at for at, value in enumerate(values) if value <= start - 0.9 * depth)
+    fallen, share, since = depth / abs(start), reached / len(values), loss.means[reached + 1 :]
+    fires = 0.05 <= fallen < far and share <= early and loss.least >= 0.0 and len(since) >= 10
+    fires = fires and z_score(since) > -1.96 and quarter(since) - quarter(since, end=True) <= 0.05 * depth
+    for mode in (Mode.TRAIN, Mode.EVAL):
+        for _, score in run.score(mode):
+            high = quarter(score.means, end=True) / unit(score) >= low_score
+            fires = fires and not high and z_score(score.means[round(share * len(score.means)) :]) < 1.96
+    return fires, fallen, reached
+
+
+def random_plateau(draw: random.Random) -> RunSeries:
+    """Return a loss that falls early and stands about its best, with or without a score."""
+    start, depth = draw.choice([10.0, 20.0, 20.0]), draw.choice([0.5, 1.0, 2.5, 5.0, 5.0, 10.0])
+    between, above = start - draw.choice([0.875, 0.9, 0.9375]) * depth, draw.choice([0.0, 0.05, 0.05, 0.125]) * depth
+    count = draw.choice([8, 9, 10, 11, 12, 15, 20])
+    third = [1] * 3 + [0] * 3
+    ends = draw.choice(
+        [[0] * count, [draw.randrange(2) for _ in range(count)], [*third, *third], [1] * 2 + [0] * count]
+    )
+    losses = [start] * draw.choice([1, 2, 3, 5]) + [between] * draw.choice([0, 1, 2, 3, 4])
+    losses += [start - depth + above * each for each in ends]
+    score = draw.choice([[], [], [0.5, 0.25] * 9, [0.125, *[draw.choice([0.6875, 0.7, 0.75])] * 14]])
+    score = draw.choice([score, [0.0, *[0.01 * place for place in range(12)]]]) if score else []
+    run, scale = run_series({"loss": losses}), draw.choice([1.0, 100.0])
+    mode = draw.choice([Mode.TRAIN, Mode.EVAL])
+    run.scores = run_series({}, {"acc": [scale * each for each in score]}, mode).scores if score else {}
+    return run
+
+
+def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_where_its_definition_says_so() -> None:
+    found: Counter[bool] = Counter()
+    rule = RULES["Plateau"]
+    for seed in range(800):
+        draw = random.Random(seed)  # noqa: S311
+        run = random_plateau(draw)
+        given = {"far": draw.choice([0.25, 0.5, 2.0]), "early": draw.choice([0.25, 0.5]), "low_score": 0.7}
+        fires, fallen, reached = plain_plateau(run, **given)
+        check = rule.at_end(PlateauState(run=run), parameters("Plateau", min_rows=5, **given))
+        assert check is not None
+        assert (check.fires, check.value, check.threshold) == (fires, fallen, given["far"]), seed
+        loss = run.loss(Mode.TRAIN)[0][1]
+        assert (check.step, check.tensor) == (loss.steps[-1], "loss")
+        share = 100.0 * reached / len(loss.means)
+        said = f"nine tenths of that were reached at step {loss.steps[reached]}, after {share:.3g} %"
+        assert f", by {100.0 * fallen:.3g} %; {said} of the run" in check.reason
+        found[fires] += 1
+    assert min(found.values()) >= 60
+
+
+@pytest.mark.parametrize(
+    ("losses", "rate", "fell", "reached"),
+    [
+        ([10.0, 9.0, *[8.0] * 18], None, "10 at the start (step 10) and fell to 8, by 20 %",
+         "at step 16, after 10 % of the run, and nothing was gained since."),
+        ([10.0, *[5.0] * 19], 0.01, "10 at the start (step 10) and fell to 5, by 50 %",
+         "at step 13, after 5 % of the run; the learning rate is 0.01."),
+        ([0.0] * 20, None, "0 at the start (step 10) and fell to 0, by 0 %", "at step 10, after 0 % of the run."),
+        ([-10.0, *[-12.0] * 19], None, "-10 at the start (step 10) and fell to -12, by 20 %",
+         "at step 13, after 5 % of the run."),
+    ],
+)  # fmt: skip
+def test_given_a_run_that_has_ended_when_a_plateau_is_looked_for_then_the_sentence_has_the_fall(
+    losses: list[float], rate: float | None, fell: str, reached: str
+) -> None:
+    state, values = PlateauState(run=run_series({"loss": losses}), learning_rate=rate), parameters("Plateau")
+    check = RULES["Plateau"].at_end(state, values)
+    assert check is not None
+    assert check.reason == f"Step 67: loss was {fell}; nine tenths of that were reached {reached}"
+    assert RULES["Plateau"].at_end(PlateauState(run=run_series({"loss": losses[:19]})), values) is None
+
+
+def test_given_a_loss_whose_target_moves_when_it_stands_then_it_is_no_plateau() -> None:
+    for name, fires in (("loss", True), ("critic_loss", False)):
+        state = PlateauState(run=run_series({name: [10.0, 9.0, *[8.0] * 18]}))
+        check = RULES["Plateau"].at_end(state, parameters("Plateau"))
+        assert check is not None
+        assert check.fires is fires
+
+
+def live(rule: str, losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> Any:
+    """Show a run that goes on, with validation after each step of training."""
+    each, values, run = RULES[rule], parameters(rule, **given), Run()
+    state = each.state_type()
+    collections = {"losses": ["loss"], "metrics": ["acc"], "learning_rate": ["a_rate", "b_rate"]}
+    for place, loss in enumerate(losses):
+        saved = {"loss": [loss], "a_rate": [0.5], "b_rate": [7.0]} | ({"acc": [scores[place]]} if scores else {})
+        each.observe(state, run.add(2 * place, saved, mode=Mode.TRAIN, collections=collections), values)
+        held_out = run.add(2 * place + 1, {"loss": [loss]}, mode=Mode.EVAL, collections=collections)
+        each.observe(state, held_out, values)
+    return state
+
+
+@pytest.mark.parametrize(("count", "checks"), [(19, 0), (20, 1), (22, 3), (32, 13), (33, 13), (34, 14)])
+@pytest.mark.parametrize(("rule", "fires"), [("Plateau", False), ("NotLearning", True)])
+def test_given_a_run_that_goes_on_when_it_is_long_enough_then_each_whole_block_of_training_is_judged(
+    rule: str, fires: bool, count: int, checks: int
+) -> None:
+    state = live(rule, (FLAT * 2)[:count], live_rows=20)
+    assert (state.evaluated, state.fired) == (checks, checks if fires else 0)
+    assert state.waiting == 2 * count
+
+
+def test_given_a_plateau_when_the_run_goes_on_then_it_fires_with_the_first_learning_rate() -> None:
+    state = live("Plateau", [10.0, 9.0, *[8.0] * 18], live_rows=20)
+    assert state.steps == [38]
+    assert state.latest.reason.endswith(", and nothing was gained since; the learning rate is 0.5.")
+
+
+@pytest.mark.parametrize(
+    ("losses", "scores", "fires"),
+    [
+        (FLAT, [], True),
+        ([8.0 - 0.001 * place for place in range(20)], [], False),
+        ([8.0 + 0.001 * place for place in range(20)], [], True),
+        (FLAT, [0.25] * 20, True),
+        (FLAT, [0.25 + 0.001 * place for place in range(20)], False),
+        (FLAT, [0.25 - 0.001 * place for place in range(20)], True),
+    ],
+)
+def test_given_a_run_that_learned_nothing_when_it_goes_on_then_any_trend_for_the_better_says_wait(
+    losses: list[float], scores: list[float], fires: bool
+) -> None:
+    state = live("NotLearning", losses, scores, live_rows=20)
+    assert bool(state.steps) is fires
+    assert state.evaluated == 1
+    result = RULES["NotLearning"].at_end(state, parameters("NotLearning"))
+    assert result is not None
+    assert result.fires
+
+
+def ended(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -> RuleResult:
+    run, collections = Run(), {"losses": ["loss"], "metrics": ["acc"]}
+    for place in range(max(len(losses), len(scores))):
+        saved = {"loss": losses[place : place + 1], "acc": scores[place : place + 1]}
+        saved = {name: values for name, values in saved.items() if values}
+        run.add(place, saved, mode=Mode.TRAIN, collections=collections)
+    return observed("NotLearning", run, **given).result
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ([20.0] * 20, "stands: from 20 at the start (step 0) to 20 in the last quarter (until step 19), a fall of 0 %"),
+        ([20.0, *[21.0] * 19],
+         "stands: from 20 at the start (step 0) to 21 in the last quarter (until step 19), a rise of 5 %"),
+        ([20.0, *[22.0] * 19],
+         "rises: from 20 at the start (step 0) to 22 in the last quarter (until step 19), a rise of 10 %"),
+        ([-20.0, *[-10.0] * 19],
+         "rises: from -20 at the start (step 0) to -10 in the last quarter (until step 19), a rise of 50 %"),
+    ],
+)  # fmt: skip
+def test_given_a_loss_that_learned_nothing_when_it_rose_by_more_than_counts_then_it_is_said_to_rise(
+    losses: list[float], said: str
+) -> None:
+    result = ended(losses)
+    assert (result.status, result.reason) == (Status.FIRED, f"Step 19: loss {said}.")
+
+
+@pytest.mark.parametrize(
+    ("losses", "scores", "status"),
+    [
+        ([8.0] * 4, [], Status.NOT_APPLICABLE),
+        ([8.0] * 5, [], Status.FIRED),
+        ([8.0] * 4, [0.5, 0.75, 1.0, 1.0, 1.0], Status.OK),
+        ([], [0.5, 0.75, 1.0, 1.0, 1.0], Status.OK),
+        ([], [0.5, 0.75, 1.0, 1.0], Status.NOT_APPLICABLE),
+        ([], [], Status.NOT_APPLICABLE),
+        ([float("nan")] * 9, [0.25 * place for place in range(5)], Status.NOT_APPLICABLE),
+    ],
+)
+def test_given_a_run_that_has_ended_when_a_loss_or_a_score_has_five_values_then_it_is_judged(
+    losses: list[float], scores: list[float], status: Status
+) -> None:
+    result = ended(losses, scores)
+    assert result.status is status
+    if status is Status.OK:
+        name, first, last = ("loss", "8", "8") if losses else ("acc", "0.5", "1")
+        step = len(losses or scores) - 1
+        assert result.reason == (
+            f"Step {step}: {name} was {first} at the start (step 0) and is {last} in the last quarter (until step "
+            f"{step}): neither it nor a score says that nothing is learned."
+        )
+        assert (result.worst, result.threshold, result.advice) == (name, None, None)
+
+
+PLAIN_ADVICE = "Try to fit ten samples first"
+KINDS: Mapping[str, tuple[str, str, str]] = {
+    learned_nothing.STANDS: (
+        "share of its first value by which the loss fell",
+        "the model did not learn",
+        PLAIN_ADVICE,
+    ),
+    learned_nothing.CHANCE: ("score", "the model did not learn", PLAIN_ADVICE),
+    learned_nothing.STUCK: ("score", "the model did not learn", PLAIN_ADVICE),
+    learned_nothing.LEVEL: ("loss", "the model did not learn", PLAIN_ADVICE),
+    learned_nothing.UNSEEN: ("loss", "the model did not learn", "Check that inputs and labels belong together"),
+    learned_nothing.VALIDATION: ("score", "the model did not learn", "Check that inputs and labels belong together"),
+    learned_poorly.WORSENS: ("loss of validation", "what the model learned did not hold", "Keep the checkpoint of the"),
+    learned_poorly.JUMPS: (
+        "change of the loss of validation from value to value, as a share",
+        "what the model learned did not hold for validation",
+        "Check that validation runs in evaluation mode",
+    ),
+    learned_poorly.CAPPED: (
+        "loss that cannot fall further",
+        "the loss could not fall as far as it should",
+        "Check that the model's last layer gives logits",
+    ),
+    learned_poorly.SLOW: (
+        "share of its first value by which the loss fell, at an even speed",
+        "the model learned far too slowly",
+        "Try a learning rate ten times higher",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_given_what_was_found_when_said_then_measure_clause_and_advice_are_its_own(kind: str) -> None:
+    measure, clause, advice = KINDS[kind]
+    rule, values = RULES["NotLearning"], parameters("NotLearning")
+    check = Check(step=1, at=1.0, fires=True, reason="Step 1: x.", kind=kind)
+    found = rule.measure(check)
+    assert found is not None
+    assert found.what == measure
+    assert callable(SPEC.clause)
+    assert SPEC.clause(RuleResult(Status.FIRED, "x", measure=found), 1).startswith(clause)
+    assert SPEC.clause(RuleResult(Status.FIRED, "x"), 1) == "the model did not learn"
+    assert (rule.advice(check, values) or "").startswith(advice)

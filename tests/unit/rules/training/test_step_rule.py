@@ -1,0 +1,280 @@
+"""What all rules over steps have in common: ranges, what a state counts, and what is said where nothing was checked."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.steps import RULES, Run, Step, fired, observed, parameters
+from trainguard.records import Status
+from trainguard.rules.training.readings import Reading, check_of, not_saved, worst_of
+from trainguard.rules.training.scalar_advice import FoundScalars, scalar_needs
+from trainguard.rules.training.selecting import SelectingParameters
+from trainguard.rules.training.selection import matching, selected
+from trainguard.rules.training.step_rule import Check, RunView, StepState, remember
+from trainguard.tensors.name_patterns import NamePatternError
+from trainguard.tensors.step_view import Mode
+
+RULE = RULES["VanishingGradient"]
+NEEDS = "It checks the tensors of the collection gradients: "
+UNKNOWN = " Parameter VanishingGradient_x is unknown and not used."
+FOUND = FoundScalars(names=("lr", "acc"))
+
+
+def gradients(values: Sequence[float]) -> Run:
+    run = Run()
+    for step, value in enumerate(values):
+        run.add(step, {"g": [value]}, collections={"gradients": ["g"]})
+    return run
+
+
+def step_of(names: Sequence[str], **collections: Sequence[str]) -> Step:
+    return Run().add(5, dict.fromkeys(names, 0.0), collections=collections)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"start_step": 2}, [2, 3, 4, 5]),
+        ({"end_step": 4}, [0, 1, 2, 3]),
+        ({"start_step": 2, "end_step": 4}, [2, 3]),
+        ({"start_step": 0, "end_step": 0}, []),
+    ],
+)
+def test_given_a_range_when_steps_are_seen_then_its_first_step_counts_and_its_end_does_not(
+    given: Mapping[str, int], steps: list[int]
+) -> None:
+    assert fired("VanishingGradient", gradients([0.0] * 6), **given) == steps
+
+
+@pytest.mark.parametrize(("count", "kept"), [(99, 99), (100, 100), (101, 100), (105, 100)])
+def test_given_many_steps_that_fire_when_remembered_then_a_hundred_are_named_and_all_are_counted(
+    count: int, kept: int
+) -> None:
+    state = observed("VanishingGradient", gradients([1.0, *[0.0] * count])).state
+    assert (state.steps, state.fired, state.evaluated) == (list(range(1, kept + 1)), count, count + 1)
+    assert state.onsets == [1]
+
+
+@pytest.mark.parametrize(
+    ("values", "onsets", "first", "onset"),
+    [
+        ([1.0], [], None, None),
+        ([0.0], [0], 0, 1_000.0),
+        ([1.0, 0.0], [1], 1, 1_001.0),
+        ([0.0, 0.0], [0], 0, None),
+        ([0.0, 1.0], [0], 0, None),
+        ([0.0, 1.0, 0.0], [0, 2], 0, None),
+    ],
+)
+def test_given_checks_when_remembered_then_beginnings_are_kept_and_the_first_fire_has_an_onset(
+    values: list[float], onsets: list[int], first: int | None, onset: float | None
+) -> None:
+    outcome = observed("VanishingGradient", gradients(values))
+    state = outcome.state
+    assert (state.onsets, state.first and state.first.step, outcome.result.onset) == (onsets, first, onset)
+    assert (state.firing.step if state.firing else None) == max(state.steps, default=None)
+    assert (outcome.result.advice is None) is bool(values[-1])
+    assert outcome.result.data_points == len(values)
+
+
+def test_given_33_episodes_when_remembered_then_32_beginnings_are_kept() -> None:
+    state = observed("VanishingGradient", gradients([0.0, 1.0] * 33)).state
+    assert state.onsets == list(range(0, 64, 2))
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_given_a_check_with_numbers_that_are_not_finite_when_judged_then_the_result_has_none(number: float) -> None:
+    state = StepState()
+    remember(state, Check(step=1, at=2.0, fires=True, reason="Step 1: x.", value=number, threshold=number))
+    result = RULE.judge(state, RunView(1), parameters("VanishingGradient"))
+    assert (result.measured, result.threshold, result.status) == (None, None, Status.FIRED)
+    remember(state, Check(step=2, at=2.0, fires=False, reason="Step 2: x.", value=0.0, threshold=2.5))
+    result = RULE.judge(state, RunView(1), parameters("VanishingGradient"))
+    assert (result.measured, result.threshold, result.status) == (0.0, 2.5, Status.OK)
+
+
+@pytest.mark.parametrize(
+    ("state", "view", "status", "reason"),
+    [
+        ({"unusable": 1, "unusable_why": "x is broken"}, RunView(3), Status.ERROR,
+         "No step could be checked: x is broken."),
+        ({"waiting": 1}, RunView(0), Status.WARMING_UP, "No step was saved yet."),
+        ({}, RunView(1), Status.NOT_APPLICABLE, f"None of 1 saved step holds what the rule checks. {NEEDS}"),
+        ({}, RunView(2), Status.NOT_APPLICABLE, f"None of 2 saved steps hold what the rule checks. {NEEDS}"),
+        ({}, RunView(0, closed=True), Status.NOT_APPLICABLE,
+         f"None of 0 saved steps hold what the rule checks. {NEEDS}"),
+        ({"waiting": 1}, RunView(1), Status.WARMING_UP,
+         f"1 saved step holds what the rule checks, too few to compare. {NEEDS}"),
+        ({"waiting": 2, "left_out": 1_234}, RunView(2, closed=True), Status.NOT_APPLICABLE,
+         f"2 saved steps hold what the rule checks, too few to compare. {NEEDS}"),
+        ({}, RunView(0, closed=True, scalars=FOUND), Status.NOT_APPLICABLE,
+         "No step of the files of scalars could be read."),
+        ({}, RunView(1, closed=True, scalars=FOUND), Status.NOT_APPLICABLE,
+         "None of 1 saved step holds what the rule checks. The files of scalars hold lr, acc, and no tensors. It "),
+        ({"waiting": 3}, RunView(3, scalars=FOUND), Status.WARMING_UP,
+         "3 saved steps hold what the rule checks, too few to compare. The files of scalars hold lr, acc, and no "),
+    ],
+)  # fmt: skip
+def test_given_nothing_that_was_checked_when_judged_then_why_and_what_to_do_are_said(
+    state: dict[str, Any], view: RunView, status: Status, reason: str
+) -> None:
+    result = RULE.judge(StepState(**state), view, parameters("VanishingGradient", x=1))
+    assert result.status is status
+    assert result.reason.startswith(reason)
+    assert result.reason.endswith(UNKNOWN)
+    assert (" 1,234 " in result.reason) is ("left_out" in state)
+
+
+@pytest.mark.parametrize(
+    ("state", "notes"),
+    [
+        ({}, ""),
+        ({"unusable": 1, "unusable_why": "it is y"}, " Once a tensor could not be checked, because it is y."),
+        ({"unusable": 2, "unusable_why": "it is y"},
+         " 2 times a tensor could not be checked, the last time because it is y."),
+        ({"unusable": 1_000, "unusable_why": "it is y", "left_out": 1},
+         (" 1,000 times a tensor could not be checked, the last time because it is y. 1 metrics beyond the first 32 "
+         "are not checked.")),
+        ({"left_out": 2_000}, " 2,000 metrics beyond the first 32 are not checked."),
+    ],
+)  # fmt: skip
+def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
+    state: dict[str, Any], notes: str
+) -> None:
+    kept = StepState(**state, latest=Check(step=1, at=1.0, fires=False, reason="Step 1: fine."))
+    for given, ignored in (
+        ({}, ""),
+        ({"a": 1}, " Parameter Overfit_a is unknown and not used."),
+        ({"a": 1, "b": 1}, " Parameters Overfit_a, Overfit_b are unknown and not used."),
+    ):
+        result = RULES["Overfit"].judge(kept, RunView(1), parameters("Overfit", **given))
+        assert result.reason == f"Step 1: fine.{notes}{ignored}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "found", "said"),
+    [
+        ("Confusion", FoundScalars(), "Record labels."),
+        ("LossSpike", FoundScalars(), "It checks the loss of training: log one."),
+        ("Confusion", FOUND, "The files of scalars hold lr, acc, and no tensors. Record labels."),
+        ("LossSpike", FoundScalars(("loss",), ("loss",), more=True),
+         "The files of scalars hold loss and others; taken for losses: loss. It checks the loss of training: log one."),
+        ("LossSpike", FoundScalars(("acc", "b/x", "lr")),
+         ("The files of scalars hold acc, b/x, lr; none of these names is taken for a loss. If one is the loss, set "
+         "ScalarNames_losses to a regular expression that is found in it, for example ScalarNames_losses=lr.")),
+        ("ExplodingTensor", FoundScalars(("acc",)),
+         ("The files of scalars hold acc. It checks every scalar, or those that collection_names and tensor_regex "
+         "select: log one.")),
+        ("StalledTrainingRule", FoundScalars(("acc", "x", "y"), ("x", "y")),
+         ("The files of scalars hold acc, x, y; taken for losses: x, y. It checks when steps are saved: log scalars "
+         "with TensorBoard, whose files have times.")),
+    ],
+)  # fmt: skip
+def test_given_files_of_scalars_when_a_rule_finds_nothing_then_it_says_what_they_hold(
+    rule: str, found: FoundScalars, said: str
+) -> None:
+    assert scalar_needs(rule, "Record labels.", found) == said
+
+
+def reading(tensor: str, value: float, fires: bool, over: float) -> Reading:
+    return Reading(tensor, value, 7.0, fires, over, "kind")
+
+
+@pytest.mark.parametrize(
+    ("given", "tensor", "value", "more"),
+    [
+        ([reading("a", 1.0, False, 0.5), reading("b", 2.0, False, 0.75)], "b", 2.0, ""),
+        ([reading("a", 1.0, False, 9.0), reading("b", 2.0, True, 0.75)], "b", 2.0, ""),
+        ([reading("a", 1.0, True, 2.0), reading("b", 2.0, True, 2.0), reading("c", 1.0, False, 3.0)], "a", 1.0,
+         " (the worst of 2 such things, of 3 in all)"),
+        ([reading("a", math.nan, True, math.nan), reading("b", math.inf, True, 0.5)], "b", None,
+         " (the worst of 2 such things, of 2 in all)"),
+        ([reading("a", math.nan, True, math.nan), reading("b", 1.0, True, -math.inf)], "a", None,
+         " (the worst of 2 such things, of 2 in all)"),
+    ],
+)  # fmt: skip
+def test_given_readings_when_a_check_is_made_then_it_is_of_the_one_that_is_furthest_over(
+    given: list[Reading], tensor: str, value: float | None, more: str
+) -> None:
+    check = check_of(step_of([]), given, lambda each: f"{each.tensor} is bad", what="things")
+    assert check is not None
+    assert check.reason == f"Step 5: {tensor} is bad{more}."
+    assert (check.tensor, check.value, check.threshold, check.kind) == (tensor, value, 7.0, "kind")
+    assert (check.step, check.at, check.fires) == (5, 1_005.0, any(each.fires for each in given))
+    assert worst_of(given).tensor == tensor
+
+
+def test_given_more_tensors_judged_than_readings_when_a_check_is_made_then_it_counts_the_tensors() -> None:
+    two = [reading("a", 1.0, True, 1.0), reading("b", 1.0, True, 2.0)]
+    check = check_of(step_of([]), two, lambda _: "x", judged=9)
+    assert check is not None
+    assert check.reason == "Step 5: x (the worst of 2 such tensors, of 9 in all)."
+    assert check_of(step_of([]), [], lambda _: "x") is None
+
+
+def test_given_reductions_alone_when_entries_are_needed_then_the_tensor_is_counted_and_named() -> None:
+    state, step = StepState(), Run().add(4, {"full": [1.0]}, reductions={"part": {"mean": 1.0}})
+    assert (not_saved(state, step, "full"), state.unusable) == (False, 0)
+    assert (not_saved(state, step, "part"), state.unusable) == (True, 1)
+    assert state.unusable_why == "of tensor part at step 4 only reductions were saved"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("ab", ("xab", "xabc")), (".*ab", ("xab", "xabc")), ("ab.*", ("xab", "xabc")), (".*.*ab.*.*", ("xab", "xabc")),
+        (".*", ("a.", "b", "xab", "xabc")), (".*?ab", ("xab", "xabc")), (".*+", ("a.", "b", "xab", "xabc")),
+        (r"a\.*$", ("a.",)), (r"a\.*", ("a.", "xab", "xabc")), (".*c|a\\.", ("a.", "xabc")), ("c|^b.*", ("b", "xabc")),
+        (".{1}b.*", ("xab", "xabc")), (".*{", ()), ("b$.*", ("b", "xab")), ("z.*", ()),
+    ],
+)  # fmt: skip
+def test_given_a_pattern_when_names_are_searched_then_those_it_is_found_in_are_returned(
+    pattern: str, found: tuple[str, ...]
+) -> None:
+    assert matching(step_of(["xab", "a.", "b", "xabc"]), pattern) == found
+
+
+@pytest.mark.parametrize("pattern", ["loss", ".*loss", "loss.*", ".*loss.*", ".*.*loss.*.*"])
+def test_given_a_long_name_when_searched_for_a_word_between_anything_then_it_is_as_cheap_as_the_word(
+    pattern: str,
+) -> None:
+    name = "x" * 20_000 + "loss"
+    assert matching(step_of([name]), pattern) == (name,)
+
+
+def test_given_a_costly_pattern_when_a_step_has_too_many_names_for_it_then_it_is_refused() -> None:
+    names = [f"{place:01999d}" for place in range(1_001)]
+    assert matching(step_of(names[:1_000]), "a.*b") == ()
+    with pytest.raises(NamePatternError, match=r"'a\.\*b' could take too long in the 1,001 names of a step"):
+        matching(step_of(names), "a.*b")
+
+
+@pytest.mark.parametrize(
+    ("collections", "patterns", "found"),
+    [
+        (None, None, ()),
+        (("one",), None, ("a", "c")),
+        (("one", "two"), None, ("a", "b", "c")),
+        (None, ("b", "d"), ("b", "d")),
+        (("one",), ("d",), ("a", "c", "d")),
+        (("none",), ("z",), ()),
+    ],
+)
+def test_given_collections_and_patterns_when_tensors_are_selected_then_their_union_is_taken_once_and_sorted(
+    collections: tuple[str, ...] | None, patterns: tuple[str, ...] | None, found: tuple[str, ...]
+) -> None:
+    step = step_of(["d", "a", "b", "c"], one=["a", "c", "gone"], two=["b", "c"])
+    assert selected(step, collections, patterns) == found
+    chosen = SelectingParameters(collection_names=collections, tensor_regex=patterns)
+    assert (chosen.tensors(step), chosen.selects) == (found, bool(collections or patterns))
+
+
+def test_given_a_step_out_of_range_when_its_tensors_are_broken_then_nothing_is_counted() -> None:
+    run = Run()
+    run.add(1, {"g": np.zeros(2)}, collections={"gradients": ["g"]}, broken={"g"}, mode=Mode.TRAIN)
+    outcome = observed("VanishingGradient", run, start_step=2)
+    assert (outcome.state.unusable, outcome.result.status) == (0, Status.NOT_APPLICABLE)
