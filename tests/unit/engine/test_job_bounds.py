@@ -54,6 +54,7 @@ def world_with(job: JobRecord) -> MemoryWorld:
         (OTHER, 1, 3, True, 0, True),
         (OWN, 0, 3, True, 0, True),
         (ONE, 0, 3, True, 0, True),
+        (StreamKey(NAME, "algo-2", "system"), 0, 3, True, 0, True),
         (StreamKey(NAME, "algo-3", "system"), 0, 3, True, 0, False),
     ],
 )
@@ -72,6 +73,11 @@ def test_given_a_stream_when_it_is_met_then_it_is_admitted_below_the_limit_and_n
             assert admitted
         assert world.faults.calls.count("Jobs.admit_stream") == asked
         assert left_out(job) == ({"streams_left_out": 1} if known_full else {})
+
+
+def test_given_a_job_of_unknown_size_when_a_node_writes_then_sagemaker_has_named_none() -> None:
+    assert not admission.is_named(replace(JOB, instance_count=None), ONE)
+    assert admission.is_named(replace(JOB, instance_count=1), ONE)
 
 
 def test_given_new_names_within_an_hour_when_there_are_too_many_then_the_next_one_waits_for_the_next_hour() -> None:
