@@ -55,4 +55,4 @@ def _current(job: JobRecord, stored: NodeRecord) -> NodeRecord:
 
 def expiry(watermark_s: float | None, now: float) -> int:
     """Return when a closed item may be deleted, epoch seconds: 90 days after its job's end, as far as that is known."""
-    return int(max(watermark_s or 0.0, now)) + RETENTION_S
+    return int(max(watermark_s or now, now)) + RETENTION_S

@@ -1,0 +1,383 @@
+"""A job's life at its bounds: which names are admitted, when streams are asked, what a description changes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.jobs import admission
+from trainguard.engine.jobs.admission import check_new_job, check_stream, left_out, recount
+from trainguard.engine.jobs.closing import begin_close, given_up
+from trainguard.engine.jobs.job_description import (
+    is_another,
+    is_anothers,
+    profile_place,
+    reopened,
+    stop_allowed,
+    with_description,
+)
+from trainguard.engine.jobs.known_places import KnownPlaces
+from trainguard.engine.jobs.replay_names import replay_name, replayed_job
+from trainguard.engine.jobs.silent_nodes import are_all_silent
+from trainguard.engine.streams.job_streams import JobState, JobStreams
+from trainguard.engine.streams.state_items import expiry, item_of, items_of
+from trainguard.errors import RequestError, StateConflictError, TooManyNamesError
+from trainguard.families.installed import FAMILIES
+from trainguard.job_policy import JobPolicy
+from trainguard.layout import ProfileRoot
+from trainguard.ports import TrainingJobDescription
+from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
+
+NAME, BUCKET = "job", "profiles"
+ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/job"
+JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=2, created_at=1_000.0)
+OUTSIDE = replace(JOB, arn="unknown:job", created_at=None)
+ONE, OTHER, OWN = StreamKey(NAME, "algo-1", "system"), StreamKey(NAME, "host", "system"), StreamKey.own(NAME)
+NOW = 1_000_000.0
+
+
+def world_with(job: JobRecord) -> MemoryWorld:
+    world = MemoryWorld()
+    world.jobs.register(job)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "others", "known_full", "asked", "admitted"),
+    [
+        (OTHER, 0, 0, False, 1, True),
+        (OTHER, 0, 2, False, 1, True),
+        (OTHER, 0, 3, False, 1, False),
+        (OTHER, 0, 3, True, 0, False),
+        (OTHER, 0, 2, True, 1, True),
+        (OTHER, 1, 3, True, 0, True),
+        (OWN, 0, 3, True, 0, True),
+        (ONE, 0, 3, True, 0, True),
+        (StreamKey(NAME, "algo-2", "system"), 0, 3, True, 0, True),
+        (StreamKey(NAME, "algo-3", "system"), 0, 3, True, 0, False),
+    ],
+)
+def test_given_a_stream_when_it_is_met_then_it_is_admitted_below_the_limit_and_no_write_is_made_in_vain(
+    key: StreamKey, version: int, others: int, known_full: bool, asked: int, admitted: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(admission, "MOST_OTHER_STREAMS", 3)
+        job = replace(JOB, other_streams=others, streams_left_out=known_full)
+        world = world_with(job)
+        try:
+            check_stream(job, NodeRecord(key, version=version), world.jobs)
+        except TooManyNamesError:
+            assert not admitted
+        else:
+            assert admitted
+        assert world.faults.calls.count("Jobs.admit_stream") == asked
+        assert left_out(job) == ({"streams_left_out": 1} if known_full else {})
+
+
+def test_given_a_job_of_unknown_size_when_a_node_writes_then_sagemaker_has_named_none() -> None:
+    assert not admission.is_named(replace(JOB, instance_count=None), ONE)
+    assert admission.is_named(replace(JOB, instance_count=1), ONE)
+
+
+def test_given_new_names_within_an_hour_when_there_are_too_many_then_the_next_one_waits_for_the_next_hour() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(admission, "MOST_NEW_JOBS", 2)
+        world = MemoryWorld()
+        for at in (7_200.0, 10_799.0, 10_800.0):
+            check_new_job(world.jobs, at)
+        with pytest.raises(TooManyNamesError):
+            check_new_job(world.jobs, 7_300.0)
+
+
+@pytest.mark.parametrize(("counted", "after"), [(0, 0), (1, 1), (2, 1), (5, 1)])
+def test_given_a_job_that_counted_streams_twice_when_looked_at_then_it_counts_those_that_it_has(
+    counted: int, after: int
+) -> None:
+    job = replace(JOB, other_streams=counted)
+    world, records = world_with(job), {key: NodeRecord(key, version=1) for key in (ONE, OTHER)}
+    streams = JobStreams({}, records, NodeRecord(OWN), JobState())
+    recount(job, streams, world.jobs)
+    stored = world.jobs.load(NAME)
+    assert stored is not None
+    assert stored.other_streams == after
+    assert world.faults.calls.count("Jobs.recount_streams") == (counted > 1)
+
+
+def close(job: JobRecord, world: MemoryWorld, now: float) -> tuple[JobRecord, list[str]]:
+    asked = begin_close(job, FAMILIES, jobs=world.jobs, nodes=world.nodes, tasks=world.tasks, now=now)
+    stored = world.jobs.load(job.job)
+    assert stored is not None
+    assert (stored.closing, stored.close_asks, stored.close_asked_at) == (
+        True,
+        asked.close_asks,
+        asked.close_asked_at,
+    )
+    return asked, [f"{task.node}#{task.stream} {task.action} {task.generation}" for task in world.tasks.drain()]
+
+
+@pytest.mark.parametrize(
+    ("asks", "asked_at", "sent"),
+    [
+        (0, None, True),
+        (1, NOW - 299.0, False),
+        (1, NOW - 300.0, True),
+        (2, NOW - 599.0, False),
+        (2, NOW - 600.0, True),
+        (4, NOW - 2_399.0, False),
+        (4, NOW - 2_400.0, True),
+    ],
+)
+def test_given_streams_that_were_asked_to_close_when_time_goes_by_then_they_are_asked_after_twice_the_time(
+    asks: int, asked_at: float | None, sent: bool
+) -> None:
+    job = replace(JOB, generation=1, close_asks=asks, close_asked_at=asked_at, instance_count=1)
+    world = world_with(job)
+    for key, generation in ((OWN, 1), (OTHER, 1), (StreamKey(NAME, "old", "system"), 0)):
+        world.nodes.save(NodeRecord(key, generation=generation))
+    asked, tasks = close(job, world, NOW)
+    assert tasks == (["algo-1#system close 1", "host#system close 1"] if sent else [])
+    assert (asked.close_asks, asked.close_asked_at) == ((asks + 1, NOW) if sent else (asks, asked_at))
+
+
+@pytest.mark.parametrize(
+    ("source", "ended_at", "sent"),
+    [
+        ("", NOW, 1),
+        ("logs", NOW - 239.0, 0),
+        ("logs", NOW - 240.0, 1),
+        ("logs", None, 1),
+    ],
+)
+def test_given_a_job_that_names_a_source_when_it_ends_then_its_streams_close_once_the_last_poll_is_over(
+    source: str, ended_at: float | None, sent: int
+) -> None:
+    job = replace(JOB, policy=JobPolicy(source=source), ended_at=ended_at, instance_count=1)
+    assert len(close(job, world_with(job), NOW)[1]) == sent
+
+
+@pytest.mark.parametrize(
+    ("asks", "ago_s", "over"),
+    [(7, 90_000.0, False), (8, 300.0 * 128 - 1.0, False), (8, 300.0 * 128, True), (9, 300.0 * 256, True)],
+)
+def test_given_a_job_whose_streams_never_answer_when_it_was_asked_eight_times_then_it_is_given_up(
+    asks: int, ago_s: float, over: bool
+) -> None:
+    assert given_up(replace(JOB, close_asks=asks, close_asked_at=NOW - ago_s), NOW) == over
+
+
+@pytest.mark.parametrize(("above", "found"), [(11, True), (12, True), (13, False)])
+def test_given_a_jobs_folder_far_above_an_object_when_looked_up_then_13_folders_are_asked_for(
+    above: int, found: bool
+) -> None:
+    root = ProfileRoot("runs/", NAME)
+    places = KnownPlaces(world_with(replace(JOB, prefix="runs/")).jobs, BUCKET)
+    assert places.root_above(BUCKET, f"runs/job/{'x/' * above}trace.json") == (root if found else None)
+    assert places.root_above("other", "runs/job/trace.json") is None
+
+
+def test_given_a_bucket_that_begins_with_a_job_when_looked_up_then_the_first_folder_is_asked_for() -> None:
+    places = KnownPlaces(world_with(JOB).jobs, BUCKET)
+    assert places.root_above(BUCKET, "job/trace.json") == ProfileRoot("", NAME)
+    assert places.root_above(BUCKET, "job/not a name!/trace.json") == ProfileRoot("", NAME)
+
+
+@pytest.mark.parametrize(
+    ("written", "silent"),
+    [
+        ({}, False),
+        ({"a.status.json": 600.0}, True),
+        ({"a.status.json": 599.0}, False),
+        ({"a.status.json": 700.0, "b.status.json": 10.0}, False),
+        ({"a.status.json": 700.0, "b.status.json": 900.0}, True),
+        ({"a.json": 700.0}, False),
+        ({"a.status.json": 700.0, "b.json": 10.0}, True),
+    ],
+)
+def test_given_status_objects_of_nodes_when_none_was_written_for_ten_minutes_then_all_are_silent(
+    written: dict[str, float], silent: bool
+) -> None:
+    world, root = MemoryWorld(), ProfileRoot("", NAME)
+    for name, ago_s in written.items():
+        world.objects.now = NOW - ago_s
+        world.objects.put(BUCKET, f"{root.collector}{name}", b"{}", "application/json")
+    assert are_all_silent(world.objects, BUCKET, root, NOW) is silent
+
+
+@pytest.mark.parametrize(("name", "is_valid"), [("a", True), ("a" * 40, True), ("a" * 41, False), ("-a", False)])
+def test_given_a_label_when_a_replay_is_named_then_it_has_1_to_40_signs_and_says_whose_it_is(
+    name: str, is_valid: bool
+) -> None:
+    if is_valid:
+        assert replayed_job(replay_name("job-1", name)) == "job-1"
+    else:
+        with pytest.raises(RequestError):
+            replay_name("job-1", name)
+    assert replayed_job(name) is None
+    assert replayed_job(f"bad name@replay-{name}") is None
+
+
+def said(**changed: Any) -> TrainingJobDescription:
+    whole = TrainingJobDescription(
+        job=NAME,
+        arn=ARN,
+        status=JobStatus.IN_PROGRESS,
+        secondary_status="Training",
+        instance_type="ml.p3.2xlarge",
+        instance_count=2,
+        created_at=1_000.0,
+        started_at=None,
+        ended_at=None,
+        profiling_interval_ms=None,
+        framework_profiling=False,
+        tags={},
+        profile_uri=f"s3://{BUCKET}",
+    )
+    return replace(whole, **changed)
+
+
+@pytest.mark.parametrize(
+    ("stored", "described", "other"),
+    [
+        (1_000.0, 1_001.0, False),
+        (1_000.0, 1_001.5, True),
+        (1_000.0, 999.0, False),
+        (1_000.0, 998.5, True),
+        (None, 5.0, False),
+        (5.0, None, False),
+    ],
+)
+def test_given_times_of_creation_when_compared_then_those_a_second_apart_are_of_one_job(
+    stored: float | None, described: float | None, other: bool
+) -> None:
+    job, description = replace(JOB, created_at=stored), said(created_at=described, status=JobStatus.FAILED)
+    assert is_another(job, description) is other
+    assert with_description(job, description).status is (JobStatus.IN_PROGRESS if other else JobStatus.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        (None, None),
+        ("s3://", None),
+        ("http://profiles/a", None),
+        ("s3://profiles", ("profiles", "")),
+        ("s3://profiles/", ("profiles", "")),
+        ("s3://profiles/a/b/", ("profiles", "a/b/")),
+        ("s3:///a", None),
+    ],
+)
+def test_given_a_place_in_a_configuration_when_read_then_it_is_a_bucket_and_a_root(
+    uri: str | None, place: tuple[str, str] | None
+) -> None:
+    found = profile_place(said(profile_uri=uri))
+    assert found == (None if place is None else (place[0], ProfileRoot(place[1], NAME)))
+
+
+@pytest.mark.parametrize(
+    ("job", "description", "other"),
+    [
+        (OUTSIDE, said(), False),
+        (OUTSIDE, said(profile_uri="s3://another"), True),
+        (OUTSIDE, said(profile_uri=None), False),
+        (OUTSIDE, said(job="other"), True),
+        (OUTSIDE, said(arn="unknown:job", profile_uri="s3://another"), False),
+        (OUTSIDE, None, False),
+        (JOB, said(profile_uri="s3://another"), False),
+    ],
+)
+def test_given_what_was_met_without_sagemaker_when_it_knows_the_name_then_it_is_anothers_where_that_lies_elsewhere(
+    job: JobRecord, description: TrainingJobDescription | None, other: bool
+) -> None:
+    assert is_anothers(job, description) is other
+
+
+@pytest.mark.parametrize(("tags", "allowed"), [({}, False), ({"trainguard:stop-on-fire": "allowed"}, True)])
+def test_given_a_jobs_tags_when_a_stop_is_asked_for_then_only_the_owners_permission_allows_it(
+    tags: dict[str, str], allowed: bool
+) -> None:
+    assert stop_allowed(said(tags=tags)) is allowed
+    assert stop_allowed(said(tags=dict.fromkeys(tags, "Allowed"))) is False
+
+
+ENDED = replace(
+    OUTSIDE, status=JobStatus.FAILED, ended_at=500.0, active=False, closing=True, close_asks=3, close_asked_at=510.0
+)
+FILE = said(arn="unknown:job", created_at=None, started_at=501.0)
+
+
+@pytest.mark.parametrize(
+    ("job", "description", "again"),
+    [
+        (ENDED, FILE, True),
+        (ENDED, replace(FILE, started_at=500.0), False),
+        (ENDED, replace(FILE, started_at=None), False),
+        (replace(ENDED, ended_at=None), FILE, False),
+        (replace(ENDED, status=JobStatus.IN_PROGRESS), FILE, False),
+        (replace(ENDED, arn=ARN), FILE, False),
+        (ENDED, replace(FILE, arn=ARN), False),
+        (ENDED, None, False),
+    ],
+)
+def test_given_a_job_outside_that_has_ended_when_its_file_says_that_it_began_later_then_it_runs_again(
+    job: JobRecord, description: TrainingJobDescription | None, again: bool
+) -> None:
+    expected = replace(job, status=JobStatus.UNKNOWN, ended_at=None, active=True, closing=False, close_asks=0)
+    assert reopened(job, description) == (replace(expected, close_asked_at=None) if again else job)
+
+
+@pytest.mark.parametrize(
+    ("job", "description", "changed"),
+    [
+        (JOB, None, {}),
+        (replace(JOB, file_fault="bad"), None, {"file_fault": None}),
+        (JOB, said(file_fault="bad", instance_count=9), {"file_fault": "bad"}),
+        (JOB, said(instance_count=1), {"secondary_status": "Training"}),
+        (JOB, said(instance_count=3), {"secondary_status": "Training", "instance_count": 3}),
+        (JOB, said(instance_count=None), {"secondary_status": "Training"}),
+        (replace(JOB, instance_count=None), said(), {"secondary_status": "Training", "instance_count": 2}),
+        (JOB, said(started_at=5.0), {"secondary_status": "Training", "started_at": 5.0}),
+        (replace(JOB, started_at=4.0, ended_at=6.0), said(), {"secondary_status": "Training"}),
+        (JOB, said(created_at=9_000.0, status=JobStatus.FAILED), {"closing": True}),
+        (
+            JOB,
+            said(status=JobStatus.COMPLETED, ended_at=7.0),
+            {"secondary_status": "Training", "status": JobStatus.COMPLETED, "ended_at": 7.0, "closing": True},
+        ),
+        (replace(JOB, status=JobStatus.FAILED), said(), {"secondary_status": "Training", "closing": True}),
+        (replace(JOB, closing=True), said(), {"secondary_status": "Training"}),
+    ],
+)
+def test_given_what_is_said_of_a_job_now_when_taken_in_then_its_item_changes_by_that_alone(
+    job: JobRecord, description: TrainingJobDescription | None, changed: dict[str, Any]
+) -> None:
+    assert with_description(job, description) == replace(job, **changed)
+
+
+@pytest.mark.parametrize(("watermark_s", "expected"), [(None, 100), (50.0, 100), (150.9, 150)])
+def test_given_a_job_that_ends_when_its_items_expire_then_90_days_after_its_last_sample_or_the_clock(
+    watermark_s: float | None, expected: int
+) -> None:
+    assert expiry(watermark_s, 100.0) == expected + 90 * 86_400
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+def test_given_items_of_three_registrations_when_read_then_those_of_another_are_empty_left_out_or_refused(
+    generation: int,
+) -> None:
+    job, world = replace(JOB, generation=generation), MemoryWorld()
+    world.nodes.save(NodeRecord(ONE, state=b"old", generation=0))
+    world.nodes.save(NodeRecord(OTHER, state=b"new", generation=generation))
+    old, new = item_of(job, ONE, world.nodes), item_of(job, OTHER, world.nodes)
+    assert (old.state, old.version, old.generation) == (b"" if generation else b"old", 1, generation)
+    assert (new.state, new.version) == (b"new", 1)
+    missing = StreamKey(NAME, "algo-2", "system")
+    assert item_of(job, missing, world.nodes) == NodeRecord(missing, generation=generation)
+    found = items_of(job, world.nodes)
+    assert found == ([new, NodeRecord(OWN, generation=1)] if generation else [old, new])
+    world.nodes.save(NodeRecord(OWN, state=b"own", generation=0))
+    own = next(record for record in items_of(job, world.nodes) if record.key == OWN)
+    assert (own.state, own.version, own.generation) == (b"" if generation else b"own", 1, generation)
+    world.nodes.save(NodeRecord(missing, generation=2))
+    with pytest.raises(StateConflictError):
+        items_of(job, world.nodes)

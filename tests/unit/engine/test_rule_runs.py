@@ -1,0 +1,269 @@
+"""A rule on one stream from run to run: when it fires, is near a change, warms up, is due to be shown or failed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from tests.support.own_rules import OwnParameters, OwnRule, OwnState
+from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, gone_rules
+from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.errors import RuleFailedError
+from trainguard.families.installed import FAMILIES
+from trainguard.records import JobRecord, Status
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.rule_result import RuleResult
+
+RULE = LowGPUUtilization()
+NAME = RULE.name
+PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
+FIRED, OK, WARMING_UP = (
+    RuleResult(status, f"{status.value}.") for status in (Status.FIRED, Status.OK, Status.WARMING_UP)
+)
+ERROR, INAPPLICABLE = (RuleResult(status, f"{status.value}.") for status in (Status.ERROR, Status.NOT_APPLICABLE))
+
+
+@dataclass
+class Runs:
+    """Runs of a rule that says what it is told to say; each is in a process of its own."""
+
+    rule: Any = RULE
+    stored: dict[str, StoredRule] = field(default_factory=dict)
+    episodes: Mapping[str, int] = field(default_factory=dict)
+
+    def say(self, at: float, result: RuleResult, **how: Any) -> list[Fire]:
+        self.runner = RuleRunner([self.rule], self.stored, replace(PLAN, episodes=self.episodes))
+        return self.again(at, result, **how)
+
+    def again(self, at: float, result: RuleResult, **how: Any) -> list[Fire]:
+        """Let the same process run the rule."""
+        fires = self.runner.run(None, lambda *_: result, watermark_s=at, interval_s=0.5, **how)
+        self.runner.store()
+        return fires
+
+    def verdicts(self, result: RuleResult, **how: Any) -> list[Verdict]:
+        self.runner = RuleRunner([self.rule], self.stored, replace(PLAN, episodes=self.episodes))
+        return self.runner.verdicts(lambda *_: result, interval_s=0.5, **how)
+
+    @property
+    def entry(self) -> StoredRule:
+        return self.stored[NAME]
+
+
+def test_given_a_condition_when_it_holds_and_is_over_then_one_fire_is_made_an_episode_of_the_job() -> None:
+    runs, fired = Runs(), []
+    for at, result, episode in [
+        (60.0, OK, 0),
+        (120.0, FIRED, 0),
+        (180.0, FIRED, 0),
+        (240.0, OK, 1),
+        (300.0, FIRED, 1),
+        (360.0, ERROR, 2),
+        (420.0, INAPPLICABLE, 2),
+        (480.0, FIRED, 2),
+    ]:
+        runs.episodes = {NAME: episode}
+        fired += [(fire.at, fire.rule, len(fire.episodes), runs.entry.history.alerted) for fire in runs.say(at, result)]
+    assert fired == [(120.0, NAME, 1, 0), (300.0, NAME, 1, 1), (480.0, NAME, 1, 2)]
+    assert (runs.entry.began_at, runs.entry.watermark_s) == (60.0, 480.0)
+    assert (runs.entry.history.judged, runs.entry.history.violations) == (6, 4)
+
+
+def test_given_a_rule_that_says_that_it_failed_when_run_then_it_is_as_if_it_had_not_been_asked() -> None:
+    runs = Runs()
+    assert runs.say(60.0, ERROR) == []
+    assert (runs.entry.began_at, runs.entry.watermark_s, runs.entry.history) == (None, 0.0, FiringHistory())
+
+
+@pytest.mark.parametrize(
+    ("result", "is_near", "warms_up"),
+    [
+        (OK, False, False),
+        (replace(OK, near=True), True, False),
+        (replace(OK, patience="5 of 9 points"), False, False),
+        (WARMING_UP, False, False),
+        (replace(WARMING_UP, patience="5 of 9 points"), False, True),
+        (replace(OK, measured=31.0, threshold=30.0), True, False),
+    ],
+)
+def test_given_a_run_when_the_next_one_says_otherwise_then_only_the_last_tells_of_what_is_near_and_warms_up(
+    result: RuleResult, is_near: bool, warms_up: bool
+) -> None:
+    runs = Runs()
+    runs.say(60.0, result)
+    assert (runs.runner.near, runs.runner.is_warming_up) == ({NAME} if is_near else set(), warms_up)
+    runs.again(120.0, OK)
+    assert (runs.runner.near, runs.runner.is_warming_up) == (set(), False)
+    runs.again(180.0, result)
+    assert (runs.runner.near, runs.runner.is_warming_up) == ({NAME} if is_near else set(), warms_up)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "after_s", "due"),
+    [
+        (FIRED, FIRED, 299.0, False),
+        (FIRED, FIRED, 300.0, True),
+        (OK, OK, 300.0, False),
+        (OK, OK, 899.0, False),
+        (OK, OK, 900.0, True),
+        (ERROR, ERROR, 900.0, True),
+        (INAPPLICABLE, INAPPLICABLE, 900.0, False),
+        (INAPPLICABLE, INAPPLICABLE, 3_599.0, False),
+        (INAPPLICABLE, INAPPLICABLE, 3_600.0, True),
+        (OK, FIRED, 1.0, True),
+        (FIRED, OK, 1.0, True),
+    ],
+)
+def test_given_a_rule_that_was_shown_when_it_says_so_again_then_its_row_is_due_when_it_changed_or_is_old(
+    first: RuleResult, second: RuleResult, after_s: float, due: bool
+) -> None:
+    runs = Runs()
+    runs.say(600.0, first)
+    assert runs.runner.due == {NAME}
+    runs.say(600.0 + after_s, second)
+    assert runs.runner.due == ({NAME} if due else set())
+    assert runs.entry.published == second.status.value
+    assert runs.entry.published_at == (600.0 + after_s if due else 600.0)
+
+
+@pytest.mark.parametrize(
+    ("result", "held", "reason"),
+    [
+        (FIRED, True, "FIRED."),
+        (ERROR, True, "ERROR."),
+        (OK, False, "OK."),
+        (OK, True, "1970-01-01 00:02 to 00:03 UTC: FIRED. By 1970-01-01 00:03 UTC: OK."),
+    ],
+)
+def test_given_a_rule_whose_condition_held_when_asked_then_what_was_found_stands_before_what_it_says_now(
+    result: RuleResult, held: bool, reason: str
+) -> None:
+    runs = Runs()
+    runs.say(120.0, FIRED if held else OK)
+    runs.say(180.0, FIRED if held else OK)
+    (verdict,) = runs.verdicts(result)
+    assert (verdict.result.reason, verdict.result.status) == (reason, result.status)
+    assert runs.verdicts(result, of=["another"]) == []
+    assert [each.rule for each in runs.verdicts(result, of=[NAME])] == [NAME]
+    ended = replace(verdict.result, reason=reason.replace("By 1970-01-01 00:03 UTC", "At the end"))
+    assert runs.verdicts(result, closed=True)[0].result == ended
+
+
+def test_given_an_item_of_a_version_without_episodes_when_asked_then_the_finding_is_of_its_last_evaluation() -> None:
+    runs = Runs()
+    runs.say(120.0, FIRED)
+    runs.say(240.0, FIRED)
+    runs.entry.history.episodes = []
+    assert runs.verdicts(OK)[0].result.reason.startswith("1970-01-01 00:04 UTC: FIRED.")
+
+
+def test_given_a_state_that_cannot_be_read_when_opened_then_the_rule_begins_anew_says_so_and_is_due() -> None:
+    runs = Runs(stored={NAME: StoredRule(data=b"\xc1", published="OK", published_at=60.0)})
+    (verdict,) = runs.verdicts(OK)
+    assert verdict.result.reason.startswith("OK. Its stored state was of another version (")
+    assert runs.runner.due == {NAME}
+    assert runs.entry.data == b""
+    runs.runner.store()
+    assert runs.entry.data == msgspec.msgpack.encode(RULE.state_type())
+
+
+@pytest.mark.parametrize(
+    ("began_at", "watermark_s", "paid_from", "paid_s"),
+    [(100.0, 700.0, None, 660.0), (100.0, 700.0, 300.0, 400.0), (100.0, 700.0, 800.0, 0.0), (None, 700.0, None, 60.0)],
+)
+def test_given_a_stream_when_its_time_is_paid_for_then_from_its_start_or_a_minute_before_it_was_judged(
+    began_at: float | None, watermark_s: float, paid_from: float | None, paid_s: float
+) -> None:
+    assert StoredRule(began_at=began_at, watermark_s=watermark_s).paid_s(paid_from) == paid_s
+
+
+def test_given_a_finding_that_wasted_half_of_the_time_when_it_fires_then_its_episode_has_its_seconds() -> None:
+    runs = Runs()
+    runs.say(100.0, OK)
+    (fire,) = runs.say(160.0, replace(FIRED, wasted_share=0.5))
+    assert fire.episodes[0].wasted_s == 60.0
+    assert runs.entry.history.alerted_severity == "critical"
+    other = Runs()
+    (fire,) = other.say(160.0, replace(FIRED, wasted_share=0.5), paid_from=0.0)
+    assert fire.episodes[0].wasted_s == 80.0
+
+
+class Own(OwnRule):
+    """A rule of one's own under a name that is known."""
+
+    name: ClassVar[str] = NAME
+
+
+class Failing(Own):
+    """One that fails in its judgement."""
+
+    def judge(self, state: OwnState, view: object, parameters: OwnParameters) -> RuleResult:
+        raise LookupError("x" * 600)
+
+
+def judging(rule: Any, state: Any, parameters: Any) -> RuleResult:
+    result: RuleResult = rule.judge(state, None, parameters)
+    return result
+
+
+def observing(rule: Any, state: Any, parameters: Any) -> None:
+    state.minutes += 1
+
+
+def test_given_a_rule_that_fails_when_run_again_then_it_is_not_asked_and_told_of_once() -> None:
+    stored: dict[str, StoredRule] = {}
+    runner = RuleRunner([Failing()], stored, PLAN)
+    for at in (60.0, 120.0):
+        assert runner.run(observing, judging, watermark_s=at, interval_s=0.5) == []
+        assert runner.due == {NAME}
+        assert stored[NAME].data == b""
+    fault = f"LookupError: {'x' * 600}"[:500]
+    assert runner.raised == [f"{NAME}: {fault}"]
+    assert runner.verdicts(judging, interval_s=0.5)[0].result == RuleResult(Status.ERROR, f"The rule failed: {fault}.")
+    with pytest.raises(RuleFailedError):
+        runner.state_of(NAME)
+    runner.fail(Failing(), ValueError("again"))
+    assert runner.raised == [f"{NAME}: {fault}"]
+
+
+def test_given_a_rule_of_one_s_own_when_it_observes_then_its_state_is_stored_as_it_was_then() -> None:
+    stored: dict[str, StoredRule] = {}
+    runner = RuleRunner([Own()], stored, PLAN)
+    runner.run(observing, judging, watermark_s=60.0, interval_s=0.5)
+    assert msgspec.msgpack.decode(stored[NAME].data) == {"minutes": 1, "notes": []}
+    state = runner.state_of(NAME)
+    state.minutes = 7
+    runner.store()
+    assert msgspec.msgpack.decode(stored[NAME].data)["minutes"] == 1
+
+
+def test_given_states_that_are_given_up_when_asked_then_those_that_are_kept_alone_are_held() -> None:
+    runner = RuleRunner([RULE], {}, PLAN)
+    runner.store()
+    runner.release(keep=[NAME])
+    assert runner.state_of(NAME) is not None
+    with pytest.raises(RuntimeError, match=NAME):
+        runner.store()
+    runner.release()
+    with pytest.raises(KeyError):
+        runner.state_of(NAME)
+
+
+def test_given_rules_that_are_gone_when_a_job_is_judged_then_each_says_so_with_what_it_had_found() -> None:
+    first = {
+        "Gone": StoredRule(history=FiringHistory(times_fired=2, fired_at=60.0)),
+        NAME: StoredRule(),
+        "Disabled": StoredRule(),
+        "Unchosen": StoredRule(),
+    }
+    second = {"Gone": StoredRule(history=FiringHistory(times_fired=1, fired_at=90.0)), "Also": StoredRule()}
+    plan = replace(PLAN, disabled=("Disabled",), unchosen=("Unchosen",))
+    also, gone = gone_rules([first, second], plan)
+    assert (also.rule, also.history) == ("Also", FiringHistory())
+    assert (gone.rule, gone.history) == ("Gone", FiringHistory(times_fired=2, fired_at=90.0))
+    assert also.result == gone.result
+    assert gone.result.status is Status.DISABLED
+    assert gone_rules([{NAME: StoredRule()}], plan) == []

@@ -1,0 +1,132 @@
+"""What a rule of one's own may say, at the bounds of each field, and what it is shown."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import pytest
+
+from tests.support.own_rules import OwnRule
+from trainguard.engine.streams.sandbox import sandboxed, shown
+from trainguard.errors import RuleLoadError
+from trainguard.records import Status
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.rule_result import Measure, RuleResult
+
+SAID = RuleResult(Status.OK, "so.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [
+        ({"reason": "r" * 1_001}, {"reason": "r" * 1_000}),
+        ({"reason": ""}, {"reason": "no reason given."}),
+        ({"advice": "a" * 1_001}, {"advice": "a" * 1_000}),
+        ({"worst": "w" * 121, "patience": "p" * 121}, {"worst": "w" * 120, "patience": "p" * 120}),
+        ({"measured": 3}, {"measured": 3.0}),
+        ({"measured": np.float64(2.5), "threshold": np.int64(7)}, {"measured": 2.5, "threshold": 7.0}),
+        ({"measure": Measure("m" * 121, "u" * 121)}, {"measure": Measure("m" * 120, "u" * 120)}),
+        ({"measure": Measure("what", cast("Any", None))}, {"measure": Measure("what", "")}),
+        ({"affected_share": 0.0, "wasted_share": 1.0, "confidence": 1}, {"confidence": 1.0}),
+        ({"score": 50.0, "facts": {"a": 1}}, {"score": None, "facts": {}}),
+        ({"data_points": 0}, {}),
+        ({"data_points": np.int64(7)}, {"data_points": 7}),
+        ({"pooled": (0, 3)}, {}),
+        ({"onset": -5.0, "until": 0.0}, {}),
+        ({"gpus": tuple("g" * 121 for _ in range(64))}, {"gpus": tuple("g" * 120 for _ in range(64))}),
+        ({"gpus": ()}, {}),
+        ({"gpus": (None,)}, {"gpus": ("",)}),
+        ({"time_left_s": 0.0}, {}),
+        ({"oversized": True, "idle_node": "idle"}, {}),
+        ({"idle_node": "never used"}, {}),
+        ({"details": {"a": (1, 2)}}, {"details": {"a": [1, 2]}}),
+        ({"details": {"a": "b" * (8_192 - 8)}}, {}),
+    ],
+)
+def test_given_what_a_row_can_hold_when_said_then_it_is_taken_and_cut_to_its_room(
+    fields: dict[str, Any], taken: dict[str, Any]
+) -> None:
+    result = sandboxed("Own", replace(SAID, **fields))
+    assert result == replace(SAID, **(fields | taken))
+    assert {type(value) for value in (result.measured, result.threshold)} <= {float, type(None)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("status", "OK"),
+        ("status", Status.DISABLED),
+        ("oversized", 1),
+        ("idle_node", "busy"),
+        ("reason", 7),
+        ("advice", b"bytes"),
+        ("worst", 0),
+        ("measured", True),
+        ("measured", "3"),
+        ("threshold", float("inf")),
+        ("measure", "rpm"),
+        ("measure", Measure(cast("Any", 7))),
+        ("affected_share", -0.001),
+        ("wasted_share", 1.001),
+        ("confidence", float("nan")),
+        ("data_points", -1),
+        ("data_points", True),
+        ("data_points", 2.0),
+        ("pooled", (1,)),
+        ("pooled", (1, 2, 3)),
+        ("pooled", [1, 2]),
+        ("pooled", (1, -2)),
+        ("pooled", (-1, 2)),
+        ("onset", "noon"),
+        ("time_left_s", -0.001),
+        ("gpus", ["gpu0"]),
+        ("gpus", ("gpu0",) * 65),
+        ("gpus", (1,)),
+        ("details", {"a": "b" * (8_192 - 7)}),
+        ("details", {"a": object()}),
+        ("details", ["a"]),
+    ],
+)
+def test_given_what_no_row_can_hold_when_said_then_the_field_is_named(name: str, value: Any) -> None:
+    with pytest.raises(RuleLoadError) as refused:
+        sandboxed("Own", replace(SAID, **{name: value}))
+    assert (refused.value.rule, refused.value.field) == ("Own", name)
+
+
+@pytest.mark.parametrize("said", [None, "so.", {"status": "OK"}])
+def test_given_what_is_no_judgement_when_said_then_it_is_refused(said: Any) -> None:
+    with pytest.raises(RuleLoadError, match="judgement"):
+        sandboxed("Own", said)
+
+
+class Pair(NamedTuple):
+    """A tuple with names, which is shown as it is."""
+
+    values: Any
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a rule may be shown: arrays in all places."""
+
+    array: Any
+    inside: tuple[Any, ...]
+    named: dict[str, Any]
+    text: str = "text"
+    kind: type = int
+    made: list[int] = field(default_factory=lambda: [1], init=False)
+    COUNT: ClassVar[int] = 3
+
+
+def test_given_arrays_when_a_rule_of_one_s_own_is_shown_them_then_none_can_be_written_to() -> None:
+    array = np.zeros(3)
+    whole = Shown(array, (array, "a", Shown(array, (), {})), {"a": array, "b": (array,)}, kind=Shown)
+    seen = shown(OwnRule(), whole)
+    held = [seen.array, seen.inside[0], seen.inside[2].array, seen.named["a"], seen.named["b"][0]]
+    assert [each.flags.writeable for each in held] == [False] * 5
+    assert all(np.shares_memory(each, array) for each in held)
+    assert (seen.text, seen.kind, seen.inside[1], seen.made) == ("text", Shown, "a", [1])
+    pair = Pair(array)
+    assert shown(OwnRule(), pair) is pair
+    assert array.flags.writeable
+    assert shown(LowGPUUtilization(), whole) is whole
