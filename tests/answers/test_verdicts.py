@@ -119,7 +119,7 @@ class Job:
             at = MINUTE_S * minute + self.one_of(0.0, 0.0, 30.0)
             lost += 0.0 if span is None or kind == 0 else self.one_of(0.25, 0.5, 1.0) * MINUTE_S * self.every
             share = None if kind == 0 or not at else min(lost / at, 1.0)
-            result = self._not_held(rule, minute) if span is None else self._held(rule, span, share, kind)
+            result = self._not_held(rule, minute) if span is None else self._held(rule, node, span, share, kind)
             if (
                 history.update(
                     holds=span is not None, watermark_s=at, clear_after_s=clear_after_s, judged=result.status in JUDGED
@@ -132,8 +132,11 @@ class Job:
                 history.note(result, watermark_s=at, paid_s=at)
         return history, result
 
-    def _held(self, rule: str, span: tuple[int, int], share: float | None, kind: int) -> RuleResult:
+    def _held(self, rule: str, node: str, span: tuple[int, int], share: float | None, kind: int) -> RuleResult:
         start = MINUTE_S * span[0]
+        gpus: tuple[tuple[str, ...], ...] = ((), ("gpu1",), ("gpu0", "gpu10"))
+        if node == JOB_NODE:
+            gpus = (), (f"{self.nodes[-1]}/gpu1",), tuple(f"{each}/gpu0" for each in self.nodes)
         idle = self.one_of("idle", "never used", None) if rule == "LowGPUUtilization" and span[0] % 20 == 0 else None
         measured = None if RULES[rule] is None else RULES[rule] + self.one_of(-4.0, -2.0, 1.0, 3.0)
         return RuleResult(
@@ -150,8 +153,8 @@ class Job:
             confidence=self.one_of(None, 0.25, 0.5) if rule == "BatchSize" else None,
             idle_node=idle,
             onset=self.one_of(start, start - 600.0) if kind > 1 else None,
-            until=start + 600.0 if kind == 3 and self.random.random() < 0.1 else None,
-            gpus=self.one_of((), ("gpu1",), ("gpu0", "gpu10"), ("algo-2/gpu1",)),
+            until=start + 600.0 if kind == 3 and self.random.random() < 0.2 else None,
+            gpus=self.one_of(*gpus),
             time_left_s=1_800.0 if rule == "GPUMemoryIncrease" else None,
             score=self.one_of(None, None, 30.0, 120.0) if rule == "Dataloader" else None,
             past_reason=f"{rule} was seen." if kind == 2 else None,
@@ -208,7 +211,8 @@ def said_of(seed: int) -> dict[str, Any]:
     whole = [combine(rule, parts, len(job.nodes)) for rule, parts in by_node.items()]
     if job.ended:
         whole = [final(each, watermark_s) for each in whole]
-    account = Account("ml.p3.2xlarge" if seed % 4 else None, 0.0, watermark_s, len(job.nodes))
+    started_at = (0.0, -600.0, 0.0, -600.0, None)[seed % 5]
+    account = Account("ml.p3.2xlarge" if seed % 4 else None, started_at, watermark_s, len(job.nodes))
     findings = rank_findings(whole, account)
     report = report_verdict(whole, findings, PLAN)
     roots = [each for each in findings if each.explained_by is None]
