@@ -74,6 +74,18 @@ def test_given_a_broken_event_file_when_a_rule_reads_it_then_it_is_counted_and_n
     assert rows_of(network)[f"{HIGH_LOSS}#all-workers"].status is Status.ERROR
 
 
+def test_given_one_worker_without_an_index_and_one_without_events_when_the_step_is_complete_then_the_run_goes_on() -> (
+    None
+):
+    files = run_files([1.0, 1.0, 200.0], workers=2)
+    files["index/000000000/000000000001_worker_1.json"] = b"{"
+    files["events/000000000001/000000000001_worker_0.tfevents"] = b""
+    network = network_of(uploads_of(files))
+    assert fires_of(network) == [(HIGH_LOSS, "all-workers", 200.0)]
+    item = debug_item(network)
+    assert (item.cursors["step"], item.counters["bad_objects"], item.watermark_s) == (2, 1, START + 20.0)
+
+
 def test_given_an_event_file_that_is_gone_when_the_step_is_complete_then_it_is_counted_and_the_run_goes_on() -> None:
     uploads = uploads_of(run_files([200.0, 200.0]))
     network = network_of(each for each in uploads if "events/000000000000/" not in each.key)

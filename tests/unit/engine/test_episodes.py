@@ -86,6 +86,11 @@ def test_given_one_job_rule_and_episode_when_named_then_every_node_derives_the_s
     assert len(names) == 4
 
 
+def test_given_an_execution_that_an_earlier_version_named_when_its_fire_is_named_again_then_it_is_the_same() -> None:
+    name = fire_id("arn:aws:sagemaker:eu-west-1:1:training-job/a", "LowGPUUtilization", 3)
+    assert name == "eb72cb0da8205ed9241f"
+
+
 def low(onset: float | None = None, *, share: float | None = None, measured: float = 40.0, **said: Any) -> RuleResult:
     """Return a result that holds, with a threshold of 70."""
     return RuleResult(Status.FIRED, "low.", measured=measured, threshold=70.0, onset=onset, wasted_share=share, **said)

@@ -136,6 +136,21 @@ def test_given_a_cause_that_is_over_when_its_symptom_goes_on_then_it_explains_no
     ]
 
 
+@pytest.mark.parametrize(("wasted", "first"), [(0.11, "GPUMemoryIncrease"), (0.13, "StepOutlier")])
+def test_given_a_risk_that_did_not_come_true_when_the_job_has_ended_then_it_counts_half(
+    wasted: float, first: str
+) -> None:
+    both = [fired("GPUMemoryIncrease", affected_share=1.0), fired("StepOutlier", wasted=wasted)]
+    assert rank_findings(both, FREE)[0].rule == "GPUMemoryIncrease"
+    assert rank_findings([replace(each, ended=True) for each in both], FREE)[0].rule == first
+
+
+def test_given_a_risk_that_is_the_reason_for_a_loss_when_the_job_has_ended_then_it_comes_before_its_symptom() -> None:
+    both = [fired("Dataloader", affected_share=1.0), fired(LOW, wasted=0.7)]
+    cause, symptom = rank_findings([replace(each, ended=True) for each in both], FREE)
+    assert (cause.rule, symptom.rule, symptom.explained_by) == ("Dataloader", LOW, "Dataloader")
+
+
 def test_given_rules_that_explain_each_other_when_ranked_then_no_one_explains_itself() -> None:
     shown = {spec.symptom for spec in SPECS.values()} | {UNUSED_NODE, IDLE_NODE}
     assert {symptom for spec in SPECS.values() for symptom in spec.explains} <= shown

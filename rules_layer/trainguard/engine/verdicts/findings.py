@@ -152,7 +152,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
     """Return the findings of a job's verdicts, the gravest first, causes before their symptoms.
 
     While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more. Once it
-    has ended, a risk that did not come true counts half.
+    has ended, a risk that did not come true counts half: one that lost nothing, and is the reason for no loss.
     """
     found = {each.rule: finding_of(each, account) for each in verdicts if each.history.times_fired}
     explained = {rule: explanation_of(finding, found, account.watermark_s) for rule, finding in found.items()}
@@ -162,7 +162,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account) -> list[RankedF
 
     def place(finding: RankedFinding) -> tuple[float, int]:
         weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
-        if not running and finding.wasted_share is None:
+        if not running and finding.wasted_share is None and finding.charged_nodes is None:
             weight = MISSED_WEIGHT
         return -weight * finding.score, len(chains[finding.rule])
 

@@ -195,17 +195,17 @@ class DebugSession(Session[StepStream[DebugState]]):
                 raise
             except Exception as fault:
                 # Whatever a reader fails of, one file must not hold up the run: it is found by reading each alone.
-                found = self._unusable(run, complete.step, usable)
+                found = self._unusable(run, complete.step, usable, listed_at)
                 faults |= found or dict.fromkeys(usable, f"{type(fault).__name__}: {fault}")
                 usable = [worker for worker in usable if worker not in faults]
         return None, faults
 
     @staticmethod
-    def _unusable(run: "DebugRun", step: int, workers: Sequence[str]) -> dict[str, str]:
+    def _unusable(run: "DebugRun", step: int, workers: Sequence[str], listed_at: float) -> dict[str, str]:
         faults = {}
         for worker in workers:
             try:
-                run.open_step(step, [worker])
+                run.open_step(step, [worker], listed_at=listed_at)
             except PortUnavailableError:
                 raise
             except TelemetryFormatError as fault:

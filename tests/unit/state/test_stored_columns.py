@@ -1,0 +1,158 @@
+"""The bytes of a window's columns and of a state: items that lie in tables are read for months."""
+
+import zlib
+
+import msgspec
+import numpy as np
+import pytest
+
+from trainguard.errors import StateCodecError, StateDamagedError
+from trainguard.state.codec import (
+    PackedColumn,
+    decode_state,
+    encode_state,
+    pack_column,
+    quantise_column,
+    unpack_column,
+    unpack_columns,
+)
+from trainguard.state.migrations import rule_state
+from trainguard.state.sample_window import SampleWindowState
+from trainguard.state.window_columns import empty_matrix, gpus_of, packed, unpacked
+
+NAN = float("nan")
+WHOLE, HUNDREDTHS, INTEGERS, PLAIN = range(4)
+MEBIBYTE = 1024 * 1024
+
+STORED = [
+    ([0.0, 100.0, 254.0, NAN], WHOLE, "0064feff"),
+    ([255.0, NAN], HUNDREDTHS, "63ff9cff"),
+    ([0.01, 2.56, 100.0], HUNDREDTHS, "000127010010"),
+    ([655.34], HUNDREDTHS, "fffe"),
+    ([655.35], PLAIN, "cdcccccccc7a8440"),
+    ([656.0], INTEGERS, "9002000000000000"),
+    ([-1.0, 256.0], INTEGERS, "ff00ff01ff00ff00ff00ff00ff00ff00"),
+    ([2.0**53], INTEGERS, "0000000000002000"),
+    ([-(2.0**53)], INTEGERS, "000000000000e0ff"),
+    ([2.0**53 + 2.0], PLAIN, "0100000000004043"),
+    ([-(2.0**53) - 2.0], PLAIN, "01000000000040c3"),
+    ([1.005], PLAIN, "14ae47e17a14f03f"),
+    ([70_000.0, NAN], PLAIN, "000000000017f140000000000000f87f"),
+    ([], WHOLE, ""),
+]
+
+
+@pytest.mark.parametrize(("values", "kind", "data"), STORED, ids=lambda each: str(each)[:20])
+def test_given_values_when_packed_then_they_take_the_bytes_that_are_stored_and_come_back(
+    values: list[float], kind: int, data: str
+) -> None:
+    column = np.array(values, dtype=np.float64)
+    stored = PackedColumn(kind, bytes.fromhex(data))
+
+    assert pack_column(column) == stored
+    assert stored.points == len(values)
+    assert unpack_column(stored).tobytes() == column.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "points"),
+    [(0, 3, 3), (1, 4, 2), (1, 3, None), (2, 8, 1), (2, 12, None), (3, 7, None), (4, 8, None)],
+)
+def test_given_bytes_of_a_kind_when_read_then_they_are_whole_values_or_no_column(
+    kind: int, size: int, points: int | None
+) -> None:
+    stored = msgspec.msgpack.encode([kind, bytes(size)])
+    if points is None:
+        with pytest.raises(msgspec.ValidationError, match=f"a column of kind {kind} and {size} bytes"):
+            msgspec.msgpack.decode(stored, type=PackedColumn)
+    else:
+        assert msgspec.msgpack.decode(stored, type=PackedColumn).points == points
+
+
+@pytest.mark.parametrize("second", [[7.0, 8.0, NAN], [7.25, 8.0, NAN]], ids=["whole", "mixed"])
+def test_given_columns_of_one_kind_or_of_several_when_unpacked_then_each_is_a_row(second: list[float]) -> None:
+    rows = np.array([[1.0, 2.0, 3.0], second])
+    found = unpack_columns([pack_column(row) for row in rows], 3)
+
+    assert found.tobytes() == rows.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "whole"), [(-3.0, 0.0), (-0.2, 0.0), (0.5, 0.0), (1.5, 2.0), (99.4, 99.0), (100.0, 100.0), (101.0, 100.0)]
+)
+def test_given_a_percentage_when_quantised_then_it_is_whole_and_between_none_and_all(
+    value: float, whole: float
+) -> None:
+    assert quantise_column(np.array([value])).tobytes() == np.array([whole]).tobytes()
+
+
+def column(points: int) -> PackedColumn:
+    return PackedColumn(WHOLE, bytes(points))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "gpus"),
+    [
+        ([], 0),
+        ([3, 3], 0),
+        ([3] * 4, 1),
+        ([3] * 8, 3),
+        ([3], None),
+        ([3] * 3, None),
+        ([3, 2], None),
+        ([3, 3, 3, 2], None),
+    ],
+)
+def test_given_columns_of_a_window_when_counted_then_two_and_two_for_each_gpu_are_alike(
+    lengths: list[int], gpus: int | None
+) -> None:
+    if gpus is None:
+        with pytest.raises(ValueError, match="expected two and two for each GPU, alike"):
+            gpus_of([column(each) for each in lengths])
+    else:
+        assert gpus_of([column(each) for each in lengths]) == gpus
+
+
+def test_given_a_window_of_two_gpus_when_a_third_appears_then_its_columns_are_missing_in_what_was_packed() -> None:
+    matrix = np.array([[0.0, 20.0, 91.0, 92.0, 41.0, 42.0], [500.0, 21.0, 93.0, 94.0, 43.0, 44.0]])
+    columns = packed(matrix)
+
+    assert [each.data for each in columns[:2]] == [pack_column(np.array([0.0, 500.0])).data, bytes([20, 21])]
+    assert unpacked(columns, 2).tobytes() == matrix.tobytes()
+    missing = np.full(2, NAN)
+    expected = np.column_stack([*matrix[:, :4].T, missing, *matrix[:, 4:].T, missing])
+    assert unpacked(columns, 3).tobytes() == expected.tobytes()
+
+
+def test_given_no_point_when_packed_then_there_is_no_column_and_the_matrix_has_no_row() -> None:
+    assert packed(empty_matrix(2)) == []
+    assert unpacked([], 2).shape == empty_matrix(2).shape == (0, 6)
+    assert len(packed(np.array([[0.0, 20.0]]))) == 2
+
+
+@pytest.mark.parametrize(("codec", "why"), [(0, "this version reads 1 to 1"), (2, "a later version wrote it")])
+def test_given_another_codec_when_decoded_then_it_is_refused_as_it_is(codec: int, why: str) -> None:
+    with pytest.raises(StateCodecError, match=why):
+        decode_state("job/algo-1#system", codec, encode_state(SampleWindowState()), SampleWindowState)
+
+
+def test_given_bytes_that_unpack_to_very_many_when_decoded_then_no_more_than_64_mib_are_unpacked() -> None:
+    packer, part = zlib.compressobj(1), bytes(MEBIBYTE)
+    data = b"".join([*(packer.compress(part) for _ in range(64)), packer.compress(b"x"), packer.flush()])
+    with pytest.raises(StateDamagedError, match=r"cut off, or larger than 67,108,864 bytes"):
+        decode_state("job/algo-1#system", 1, data, SampleWindowState)
+
+
+@pytest.mark.parametrize("slots", [{}, {"Rule": None}, {"Rule": {"data": b""}}, {"Other": {"data": b"\x01"}}])
+def test_given_no_state_of_a_rule_when_it_is_migrated_then_nothing_changes(slots: dict[str, object]) -> None:
+    document = {"slots": dict(slots)}
+    rule_state(document, "Rule", lambda state: [state])
+    assert document == {"slots": slots}
+    rule_state(bare := {}, "Rule", lambda state: [state])
+    assert bare == {}
+
+
+def test_given_the_state_of_a_rule_when_it_is_migrated_then_it_is_what_the_change_makes_of_it() -> None:
+    document = {"slots": {"Rule": {"data": msgspec.msgpack.encode(5), "shown": "OK"}}}
+    rule_state(document, "Rule", lambda state: [state])
+    assert document == {"slots": {"Rule": {"data": msgspec.msgpack.encode([5]), "shown": "OK"}}}
