@@ -139,8 +139,6 @@ class BottleneckState(msgspec.Struct, array_like=True):
 
 def _inner_runs(active_rows: IntArray, times: FloatArray, longest_s: float) -> list[tuple[int, int]]:
     """Return the idle runs between active snapshots that are pauses, first row and the row after the last."""
-    if active_rows.size < 2:
-        return []
     apart = np.flatnonzero(np.diff(active_rows) > 1)
     runs = [(int(active_rows[index]) + 1, int(active_rows[index + 1])) for index in apart.tolist()]
     return [(begin, end) for begin, end in runs if float(times[end] - times[begin]) > longest_s]
