@@ -187,7 +187,8 @@ def test_given_steps_that_became_faster_when_their_pace_is_taken_then_it_is_that
     gaps = np.array([40_000] * (100 - newest) + [10_000] * newest, dtype=np.int64)
     ends = 1_700_000_000_000_000 + np.concatenate([[0], np.cumsum(gaps)])
     state = ProgressState()
-    batch = StepBatch("n-rank0", "TRAIN", ends, np.zeros_like(ends), tuple(map(str, range(101))))
+    durations = 100 * np.arange(101, dtype=np.int64)
+    batch = StepBatch("n-rank0", "TRAIN", ends - durations, durations, tuple(map(str, range(101))))
     state.fold(FrameworkEvents((batch,)))
     assert state.processes["n-rank0"].pace_us == pace_us
 
