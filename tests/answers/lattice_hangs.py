@@ -31,6 +31,7 @@ LOOKS = {
     "waits": ((90.0, 100.0), (0.0, 5.0), (110.0, 200.0)),
     "moves": ((90.0, 100.0), (6.0,), (110.0,)),
     "draws": ((100.0,), (0.0,), (201.0,)),
+    "creeps": ((10.0, 50.0, 89.0), (0.0,), (110.0,)),
     "idle": ((0.0, 9.0), (0.0,), (70.0,)),
 }
 """Utilization, activity of memory, and power of a GPU."""
@@ -46,7 +47,7 @@ def plan_of(random: Random, count: int) -> Plan:
     """Return minutes in which GPUs work, then stand still and work by turns, and at last stand still."""
     plan: Plan = [(["work", "work"], (0.0, 0.0, 0.0))] * random.choice([4, 5, 5, 6])
     while len(plan) < count:
-        both = random.choice(["work", "work", "waits", "waits", "waits", "idle", "idle", "moves", "draws"])
+        both = random.choice(["work", "work", "waits", "waits", "waits", "idle", "idle", "moves", "draws", "creeps"])
         looks = [both, both if random.random() < 0.6 else random.choice(["idle", "waits"])]
         host = (0.0, 0.0, 0.0)
         if random.random() < 0.5:
@@ -73,17 +74,18 @@ def hang_minutes(random: Random, plan: Plan) -> Iterator[NodeMinute]:
             if random.random() < 0.9
         }
         gpu = np.column_stack([each[0] for each in columns])
+        shown = 0 if random.random() < 0.03 else ROWS
         yield NodeMinute(
             snapshots=node_snapshots(
-                times,
-                gpu,
-                gpu_memory=np.column_stack([each[1] for each in columns]),
-                cores_full=np.full(ROWS, host[2]),
-                network=np.full(ROWS, host[1] if random.random() < 0.9 else NAN),
+                times[:shown],
+                gpu[:shown],
+                gpu_memory=np.column_stack([each[1] for each in columns])[:shown],
+                cores_full=host[2],
+                network=host[1] if random.random() < 0.9 else NAN,
             ),
-            active=(gpu >= 10.0).any(axis=1),
-            started=np.full(ROWS, number > 0),
-            fresh=ROWS,
+            active=(gpu[:shown] >= 10.0).any(axis=1),
+            started=np.full(shown, number > 0),
+            fresh=shown,
             view=replace(
                 part_view(random, at=float(times[-1]), gpus=gpus),
                 ever_active=np.array([random.random() < 0.98 for _ in gpus]),
@@ -96,7 +98,7 @@ def _gpu(random: Random, look: str) -> Columns:
     utilization, memory, power = (np.full(ROWS, random.choice(values)) for values in LOOKS[look])
     for strays in (utilization, power):
         for _ in range(random.choice([0] * 9 + [1, 1, 2])):
-            strays[random.randrange(ROWS)] = 50.0 if strays is utilization else random.choice([WORK_W, 201.0])
+            strays[random.randrange(ROWS)] = 50.0 if strays is utilization else random.choice([WORK_W, 200.55])
     if random.random() < 0.1:
         utilization[random.randrange(ROWS)] = NAN
     return utilization, memory, power

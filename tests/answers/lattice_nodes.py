@@ -152,7 +152,7 @@ def lattice_idle_time(random: Random, kept: int, watermark_s: float) -> IdleTime
     """Return what may be known of a node's idle time, on the bounds of what is said of it."""
     period_s = random.choice([119.0, 120.0, 300.0, 400.0])
     starts = [watermark_s - random.choice([0.0, 2.0 * period_s, 2.0 * period_s + 1.0])]
-    for _ in range(random.choice([1, 2, 3, 4, 7])):
+    for _ in range(random.choice([1, 2, 3, 4, 7, 10])):
         starts.insert(0, starts[0] - period_s * random.choice([1.0, 1.0, 1.0, 1.25, 0.75, 1.3]))
     lengths = [random.choice([0.15 * period_s, 0.5 * period_s, 10.0]) for _ in starts]
     breaks = tuple(zip(starts, lengths, strict=True)) if random.random() < 0.5 else ()

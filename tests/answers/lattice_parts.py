@@ -32,7 +32,7 @@ def part_view(
     return NodeView(
         node="algo-1",
         watermark_s=at,
-        first_sample_at=random.choice([JOB_START, at]),
+        first_sample_at=random.choice([JOB_START, at - interval_s, at]),
         first_active_at=random.choice([None, JOB_START + 60.0, JOB_START + 60.0]),
         interval_s=interval_s,
         gpu_names=tuple(gpus),
@@ -67,7 +67,7 @@ def part_minutes(
     instances = [device for device in devices if ".mig" in device]
     at = JOB_START
     for _ in range(count):
-        at += 60.0 if random.random() < 0.9 else random.choice([120.0, 180.0, 240.0])
+        at += 60.0 if random.random() < 0.9 else random.choice([120.0, 210.0, 211.0, 240.0])
         times = at + np.array([0.0, 30.0])
         levels = [level if random.random() < 0.85 else random.choice(utilization) for level in levels]
         gpu = np.array([levels, [level if random.random() < 0.9 else random.choice(utilization) for level in levels]])

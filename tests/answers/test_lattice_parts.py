@@ -133,6 +133,7 @@ def _instances() -> Iterator[Any]:
 def _warm_up() -> Iterator[Any]:
     for random in randoms(150):
         view = part_view(random)
+        view = replace(view, watermark_s=None) if random.random() < 0.1 else view
         needed = random.choice([0, 1, 20, 120, 361])
         points = random.choice([0, needed - 1, needed, needed + 1])
         yield [never_active_reason(view), plain_result(warming_up(max(points, 0), needed, view, {}))]
@@ -153,7 +154,7 @@ def _hung_jobs() -> Iterator[Any]:
     for random in randoms(30):
         count = random.randint(1, 2)
         states = {f"algo-{number}": WatchState() for number in range(1, count + 1)}
-        silent_from = random.choice([35, 99, 99]) if count > 1 else 99
+        silent_from = random.choice([8, 15, 99, 99]) if count > 1 else 99
         plan = plan_of(random, random.choice([20, 20, 30]))
         for number, minutes in enumerate(zip(*(hang_minutes(random, plan) for _ in states), strict=True)):
             for (node, state), minute in zip(states.items(), minutes, strict=True):

@@ -87,6 +87,8 @@ class BottleneckState(msgspec.Struct, array_like=True):
         A minute is bad when it is slow, or when more than ``threshold`` percent of it were bottlenecks.
         """
         times, chosen = minute.snapshots.times, judged.copy()
+        if not times.size:
+            return
         longest_s = max(PAUSE_S, 2.0 * minute.view.interval_s)
         active_rows = np.flatnonzero(minute.active)
         rows = np.arange(times.size)
@@ -97,12 +99,12 @@ class BottleneckState(msgspec.Struct, array_like=True):
         first, last = (int(active_rows[0]), int(active_rows[-1])) if active_rows.size else (times.size, times.size - 1)
         leading = judged & (rows < first)
         self.open_idle.absorb(counted.tally(times, leading), is_slow)
-        if first > 0 and self.idle_since is None and times.size:
+        if self.idle_since is None:
             self.idle_since = float(times[0])
         if not active_rows.size:
             return
         ended = float(times[first])
-        if self.idle_since is not None and ended - self.idle_since > longest_s:
+        if ended - self.idle_since > longest_s:
             self._end_pause(self.open_idle, ended, is_slow)
         else:
             self.kept.absorb(self.open_idle, is_slow)
@@ -139,8 +141,6 @@ class BottleneckState(msgspec.Struct, array_like=True):
 
 def _inner_runs(active_rows: IntArray, times: FloatArray, longest_s: float) -> list[tuple[int, int]]:
     """Return the idle runs between active snapshots that are pauses, first row and the row after the last."""
-    if active_rows.size < 2:
-        return []
-    apart = np.flatnonzero(np.diff(active_rows) > 1)
-    runs = [(int(active_rows[index]) + 1, int(active_rows[index + 1])) for index in apart.tolist()]
-    return [(begin, end) for begin, end in runs if float(times[end] - times[begin]) > longest_s]
+    begins, ends = active_rows[:-1] + 1, active_rows[1:]
+    long = times[ends] - times[begins] > longest_s
+    return list(zip(begins[long].tolist(), ends[long].tolist(), strict=True))

@@ -228,8 +228,8 @@ def _standstill(
         waiting=waiting,
         idle=idle,
         silent=silent,
-        power=fmean(state.drawn[gpu] for state, gpu in shown) if shown else 0.0,
-        power_at_work=fmean(state.known[gpu] for state, gpu in shown if gpu in state.known) if shown else 0.0,
+        power=fmean(state.drawn[gpu] for state, gpu in shown),
+        power_at_work=fmean(state.known[gpu] for state, gpu in shown),
         steps_stopped=stopped,
         behind=None if any(facts.waiting for facts in view.nodes.values()) else behind(steps),
     )

@@ -173,7 +173,7 @@ def _is_calm(minute: NodeMinute, waiting: int) -> bool:
     disks = (minute.devices.of_node(names.DISK_READ), minute.devices.of_node(names.DISK_WRITE))
     network = _sampled(minute.snapshots.network)
     traffic = [each.mean for each in disks if each is not None] + ([float(network.mean())] if network.size else [])
-    if max(traffic, default=0.0) > CALM_BYTES:
+    if any(each > CALM_BYTES for each in traffic):
         return False
     full = _sampled(minute.snapshots.cores_full)
     if not full.size:

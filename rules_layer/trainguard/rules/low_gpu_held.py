@@ -63,7 +63,7 @@ def fold_held(held: dict[str, HeldMemory], minute: NodeMinute, threshold: float)
         at = int(used.times[-1])
         if before is not None and begun - before.at > STALE_S:
             before = None
-        is_held = used.least >= (threshold / _PERCENT * total if total > 0.0 else LEAST_BYTES)
+        is_held = used.least >= (threshold / _PERCENT * total if total else LEAST_BYTES)
         utilization = minute.snapshots.gpu_utilization[:, gpus.index(gpu)]
         sampled = utilization[~np.isnan(utilization)]
         is_idle = bool(sampled.size and sampled.max() < ACTIVE_PERCENT and sampled.mean() < QUIET_PERCENT)

@@ -7,8 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import IdleNode
 from trainguard.state.idle_evidence import QUIET_PERCENT
@@ -76,4 +74,4 @@ def _plausible_by_chance(view: NodeView) -> bool:
     """
     idle, seen = view.idle_time.samples, view.kept_total + view.idle_time.paused
     share = (idle + 1.0) / (seen + 2.0)
-    return bool(view.idle_run_s / view.interval_s * math.log(min(share, 1.0 - np.finfo(float).eps)) > math.log(CHANCE))
+    return view.idle_run_s / view.interval_s * math.log(share) > math.log(CHANCE)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.unit.rules.device_minutes import DevicesAt, devices
+from tests.unit.rules.device_minutes import DevicesAt, Rows, devices
 from tests.unit.rules.node_replay import NodeSeries, node_minutes
 from trainguard.records import Status
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
@@ -30,6 +30,35 @@ def judge(rule: AnySystemRule, readings: DevicesAt, minutes: int = 40) -> list[R
         rule.observe(state, shown, rule.parameters_type())
         results.append(rule.judge(state, shown.view, rule.parameters_type()))
     return results
+
+
+def beside_a_gpu(gpu: float, instance: float) -> RuleResult:
+    """Judge a node of a whole GPU at a utilization, and of a partitioned one whose instance has an SM activity."""
+    rule, node = LowGPUUtilization(), Rows([[gpu]] * 40).series()
+    state, said = rule.state_type(), None
+    for number, minute in enumerate(node_minutes(node, closed=False)):
+        found = devices(number, {"SMActivityPercent": {"gpu1.mig0": instance}})
+        shown = replace(minute, devices=found, view=replace(minute.view, mig_names=("gpu1.mig0",)))
+        rule.observe(state, shown, rule.parameters_type())
+        said = rule.judge(state, shown.view, rule.parameters_type())
+    assert said is not None
+    return said
+
+
+@pytest.mark.parametrize(
+    ("gpu", "instance", "status", "worst"),
+    [
+        (95.0, 60.0, Status.OK, "gpu0"),
+        (95.0, 5.0, Status.FIRED, "gpu1.mig0"),
+        (30.0, 60.0, Status.FIRED, "gpu0"),
+        (30.0, 5.0, Status.FIRED, "gpu0"),
+    ],
+)
+def test_given_an_instance_beside_a_whole_gpu_when_it_alone_is_low_then_it_fires_and_else_the_gpu_is_judged(
+    gpu: float, instance: float, status: Status, worst: str
+) -> None:
+    said = beside_a_gpu(gpu, instance)
+    assert (said.status, said.worst) == (status, worst)
 
 
 def active(first: float, second: float = 60.0) -> DevicesAt:
@@ -62,6 +91,9 @@ def test_given_instances_when_one_is_not_used_then_the_others_count_and_where_no
     assert [result.status for result in unused[:19]] == [Status.WARMING_UP] * 19
     assert unused[19].reason.startswith("no instance (MIG) of algo-1 was used: for 20 min ")
     assert unused[19].gpus == MIG
+    assert unused[19].advice == (
+        "Check whether the job hangs on algo-1 or computes on the CPU, and stop it if it does."
+    )
 
 
 def test_given_no_sm_activity_when_judged_then_it_says_what_is_missing() -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
 from trainguard.records import Status
+from trainguard.rules.bottleneck_counts import MinuteCount, Share
 from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
 
 RULE = CPUBottleneck()
 DEFAULTS = CPUBottleneckParameters()
@@ -89,3 +91,60 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
         "45 %, while all cores were full, 97 % on average."
     )
     assert (said.advice or "").startswith("All cores are full, 97 % on average: ")
+
+
+def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float = 0.0, judged: int = 8) -> MinuteCount:
+    """Return a minute of two GPUs by its means, percent."""
+    sums = (round(judged * each) for each in (gpu, level, peak))
+    return MinuteCount(5, judged, 0, *sums, gpus=2, lost=round(judged * lost))
+
+
+@pytest.mark.parametrize(
+    ("minute", "by_cores", "by_io"),
+    [
+        (minute_of(50.0), False, False),
+        (minute_of(50.0, lost=24.875), False, False),
+        (minute_of(50.0, lost=25.0), True, True),
+        (minute_of(79.875, level=80.0), True, True),
+        (minute_of(80.0, level=80.0), False, False),
+        (minute_of(79.875, level=79.875), False, True),
+        (minute_of(50.0, level=15.0), False, True),
+        (minute_of(50.0, level=14.875), False, False),
+        (minute_of(50.0, peak=3.0), True, False),
+        (minute_of(50.0, peak=2.875), False, False),
+        (minute_of(50.0, peak=50.0), True, False),
+        (minute_of(50.0, peak=50.125), True, True),
+        (minute_of(0.0, level=99.0, judged=0), False, False),
+    ],
+)
+def test_given_a_minute_when_gpus_are_slow_beside_cores_at_a_limit_or_wait_for_them_then_it_is_slow(
+    minute: MinuteCount, by_cores: bool, by_io: bool
+) -> None:
+    assert RULE.is_slow(minute, DEFAULTS) is by_cores
+    assert IOBottleneck().is_slow(minute, IOBottleneckParameters()) is by_io
+
+
+@pytest.mark.parametrize(
+    ("level", "peak", "cause", "advice"),
+    [
+        (80.0, 0.0, "all cores were full, 80 % on average", "All cores are full, 80 % on average: "),
+        (79.0, 1.5, "1.5 cores were full on average", "The cores are 79 % busy on average, so that others are free: "),
+        (79.0, 1.4, "a core was full", "The cores are 79 % busy on average, so that others are free: "),
+    ],
+)
+def test_given_cores_at_a_limit_when_said_then_full_ones_are_told_from_free_ones(
+    level: float, peak: float, cause: str, advice: str
+) -> None:
+    assert RULE.cause_of_minutes(level, peak) == cause
+    assert RULE.remedy(level).startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("hits", "judged", "lost", "least", "percent", "wasted"),
+    [(0, 0, 0, 0, 0.0, 0.0), (3, 4, 20_000, 0, 75.0, 0.5), (3, 4, 20_000, 8, 75.0, 0.25), (0, 0, 20_000, 8, 0.0, 0.25)],
+)
+def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or_of_as_many_as_must_be(
+    hits: int, judged: int, lost: int, least: int, percent: float, wasted: float
+) -> None:
+    share = Share(hits, judged, lost)
+    assert (share.percent, share.wasted_of(least)) == (percent, wasted)

@@ -1,0 +1,153 @@
+"""What counts as a bottleneck's time: short idle runs at once, pauses when they recur, and since when it holds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tests.support.node_snapshots import node_snapshots
+from tests.unit.rules.node_replay import JOB_START, node_minutes, series
+from trainguard.rules.bottleneck_counts import Cores, Counted, Limits, MinuteCount, Tally
+from trainguard.rules.bottleneck_state import BottleneckState
+from trainguard.rules.rule_inputs import NodeMinute, NodeView
+
+LIMITS = Limits(90.0, 10.0, 0.5, ("gpu0",))
+BASE = next(node_minutes(series([95.0], interval_s=60.0), closed=False)).view
+
+
+def view_at(interval_s: float) -> NodeView:
+    """Return the view of a node of one GPU."""
+    return next(node_minutes(series([95.0], interval_s=interval_s), closed=False)).view
+
+
+def shown(state: BottleneckState, first: int, busy: Sequence[bool], interval_s: float = 60.0) -> None:
+    """Show a state one object: snapshots from a row on, in each of which the GPU is busy, or waits for a full core."""
+    times = JOB_START + interval_s * (first + np.arange(len(busy)))
+    active = np.array(busy, dtype=np.bool_)
+    gpu = np.where(active, 95.0, 0.0)[:, np.newaxis]
+    core = np.where(active, 40.0, 100.0)
+    minute = NodeMinute(node_snapshots(times, gpu), active, np.ones_like(active), 0, view_at(interval_s))
+    counted = Counted.of(gpu, Cores(core, core, core), LIMITS)
+    state.add(minute, counted, np.ones_like(active), is_slow=lambda _: False, threshold=50.0)
+
+
+def seen(busy: Sequence[bool], interval_s: float = 60.0, *, objects: int = 1) -> BottleneckState:
+    """Return the state after rows that come in objects of so many."""
+    state = BottleneckState()
+    for first in range(0, len(busy), objects):
+        shown(state, first, busy[first : first + objects], interval_s)
+    return state
+
+
+@pytest.mark.parametrize("objects", [1, 2, 5, 99], ids=lambda count: f"objects of {count}")
+@pytest.mark.parametrize(
+    ("interval_s", "idle", "counts"),
+    [(20.0, 3, True), (20.0, 4, False), (30.0, 2, True), (30.0, 3, False), (60.0, 2, True), (60.0, 3, False)],
+)
+def test_given_an_idle_run_when_it_is_longer_than_a_minute_and_two_intervals_then_it_is_a_pause_and_does_not_count(
+    interval_s: float, idle: int, counts: bool, objects: int
+) -> None:
+    state = seen([True, *[False] * idle, True, True], interval_s, objects=objects)
+    assert (state.kept.judged, state.kept.bottlenecked) == (3 + idle * counts, idle * counts)
+    assert [each.ended for each in state.pauses] == (
+        [] if counts else [int(JOB_START // 60.0 + interval_s * (idle + 1) // 60.0)]
+    )
+
+
+def test_given_an_idle_run_that_is_open_when_nothing_follows_then_it_does_not_count_yet() -> None:
+    state = seen([True, True, False, False], objects=3)
+    assert (state.kept.judged, state.open_idle.judged, state.idle_since) == (2, 2, JOB_START + 120.0)
+    assert seen([False, False], objects=1).idle_since == JOB_START
+
+
+@pytest.mark.parametrize("objects", [1, 1_000])
+@pytest.mark.parametrize(
+    ("ends", "counted"),
+    [
+        ((10, 60), 0),
+        ((10, 60, 129), 9),
+        ((10, 60, 130), 0),
+        ((10, 60, 130, 179), 9),
+        ((10, 60, 120, 200), 9),
+        ((10, 60, 120, 140), 12),
+        ((10, 60, 120, 180, 239), 15),
+    ],
+)
+def test_given_pauses_of_three_minutes_when_a_third_ends_within_two_hours_then_all_of_them_count(
+    ends: Sequence[int], counted: int, objects: int
+) -> None:
+    busy = np.ones(ends[-1] + 2, dtype=np.bool_)
+    for end in ends:
+        busy[end - 3 : end] = False
+    state = seen(busy.tolist(), objects=objects)
+    assert state.kept.bottlenecked == counted
+    assert state.kept.judged == len(busy) - 3 * len(ends) + counted
+    assert len(state.pauses) == 2
+
+
+def bad(minutes: Sequence[int], newest: int) -> BottleneckState:
+    """Return the state of a node of which some minutes are bottlenecks, each an idle run of one snapshot."""
+    busy = np.ones(newest + 1, dtype=np.bool_)
+    busy[list(minutes)] = False
+    return seen(busy.tolist())
+
+
+@pytest.mark.parametrize(
+    ("minutes", "since", "through"),
+    [([3], 3, 3), ([3, 13], 3, 13), ([3, 14], 14, 14), ([3, 5, 15], 3, 15), ([3, 5, 16], 16, 16)],
+)
+def test_given_bad_minutes_when_ten_minutes_pass_without_one_then_the_next_begins_anew(
+    minutes: Sequence[int], since: int, through: int
+) -> None:
+    state, first = bad(minutes, 20), int(JOB_START // 60.0)
+    assert (state.bad_since, state.bad_through) == (first + since, first + through)
+
+
+@pytest.mark.parametrize(("newest", "lapsed"), [(8, False), (9, True)])
+def test_given_a_bottleneck_when_three_minutes_are_free_of_it_then_it_may_hold_and_after_four_it_does_not(
+    newest: int, lapsed: bool
+) -> None:
+    assert bad([5], newest).has_lapsed is lapsed
+    assert bad([], newest).has_lapsed
+    assert BottleneckState().has_lapsed
+
+
+@pytest.mark.parametrize(("waiting", "is_bad"), [(1, False), (2, False), (3, True)])
+def test_given_a_minute_when_more_than_the_threshold_of_it_waits_then_it_is_bad(waiting: int, is_bad: bool) -> None:
+    state = seen([*[True] * (3 - waiting), *[False] * waiting, True], interval_s=15.0)
+    assert (state.bad_since is not None) is is_bad
+
+
+def test_given_start_up_that_goes_on_when_work_begins_anew_then_nothing_of_it_counts() -> None:
+    state = bad([1, 2, 5], 6)
+    state.start_anew()
+    assert (state.kept, state.open_idle, state.pauses) == (Tally(), Tally(), [])
+    assert (state.idle_since, state.bad_since, state.bad_through) == (None, None, None)
+
+
+def test_given_counts_of_minutes_when_30_minutes_pass_then_the_oldest_is_held_no_more_and_its_slowness_is_kept() -> (
+    None
+):
+    kept = Tally()
+    for number in range(31):
+        count = MinuteCount(100 + number, 4, 1, gpu=200, level=320, peak=8, gpus=2, lost=3)
+        kept.absorb(Tally(judged=4, bottlenecked=1, minutes=[count], low={"gpu0": 1}), lambda each: each.judged == 4)
+    assert [each.minute for each in kept.minutes] == list(range(101, 131))
+    assert (kept.judged, kept.bottlenecked, kept.low, kept.slow) == (124, 31, {"gpu0": 31}, 4)
+    gone = kept.gone_slow
+    assert (gone.judged, gone.mean(gone.gpu), gone.mean(gone.level), gone.mean(gone.peak)) == (4, 50.0, 80.0, 2.0)
+    assert kept.slow_lost == 100 * (4 * 95 - 200)
+
+
+@pytest.mark.parametrize(("idle", "used"), [(9, ("gpu0", "gpu1")), (10, ("gpu0",))])
+def test_given_a_gpu_that_idles_while_another_works_when_ten_minutes_pass_then_it_waits_for_nothing(
+    idle: int, used: tuple[str, ...]
+) -> None:
+    node = series(np.array([[95.0, 95.0], *[[95.0, 0.0]] * idle, [95.0, 0.0]]), interval_s=60.0)
+    state = BottleneckState()
+    for minute in list(node_minutes(node, closed=False))[:-1]:
+        state.note_use(minute, minute.snapshots.gpu_utilization >= 10.0)
+    assert state.used(minute) == used
+    state.note_use(minute, np.array([[True, True]]))
+    assert state.used(minute) == ("gpu0", "gpu1")
+    assert state.unused == {}

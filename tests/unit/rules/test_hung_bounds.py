@@ -1,0 +1,203 @@
+"""HungJob on its bounds: what a calm host is, who is named, and what is said where nobody can judge."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.node_snapshots import node_snapshots
+from tests.unit.rules.device_minutes import devices
+from tests.unit.rules.node_replay import JOB_START, node_minutes, series
+from trainguard.records import Status
+from trainguard.rules.hung_job import SPEC, HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_output import Standstill, advice_on, sentence_of
+from trainguard.rules.hung_steps import ProgressState
+from trainguard.rules.hung_watch import WatchState
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute
+from trainguard.rules.rule_result import RuleResult
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.steps import StepBatch
+
+RULE = HungJobOverNodes()
+DEFAULTS = HungJobParameters()
+NAN = float("nan")
+VIEW = next(node_minutes(series(np.full((4, 3), 95.0), interval_s=15.0), closed=False)).view
+GPUS = VIEW.gpu_names
+STOPPED = "for 90 s no GPU has worked, and the hosts neither compute, read, write nor send"
+
+
+def idling(waiting: int, full: Sequence[float], network: Sequence[float], disk: float | None) -> NodeMinute:
+    """Return a minute in which the first GPUs wait in a kernel, and the others are idle."""
+    times = JOB_START + 15.0 * np.arange(4)
+    gpu = np.tile([100.0] * waiting + [0.0] * (3 - waiting), (4, 1))
+    readings = {"PowerWatts": dict.fromkeys(GPUS, [80.0] * 4)}
+    return NodeMinute(
+        snapshots=node_snapshots(
+            times, gpu, gpu_memory=np.zeros_like(gpu), cores_full=full, network=np.array(network), gpu_names=GPUS
+        ),
+        active=np.full(4, waiting > 0),
+        started=np.full(4, True),
+        fresh=4,
+        view=VIEW,
+        devices=devices(0, readings if disk is None else {**readings, "ReadThroughputInBytesPerSecond": {"": disk}}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "full", "network", "disk", "calm"),
+    [
+        (0, [0.5], [0.0], None, True),
+        (0, [0.625], [0.0], None, False),
+        (0, [1.0], [0.0], None, False),
+        (1, [0.5], [0.0], None, True),
+        (1, [1.0], [0.0], None, True),
+        (1, [1.5], [0.0], None, True),
+        (1, [1.625], [0.0], None, False),
+        (1, [2.0], [0.0], None, False),
+        (2, [0.5], [0.0], None, True),
+        (2, [1.0], [0.0], None, False),
+        (2, [1.5], [0.0], None, True),
+        (2, [2.5], [0.0], None, True),
+        (2, [3.0], [0.0], None, False),
+        (0, [NAN], [0.0], None, True),
+        (0, [1.0, 0.0, NAN, NAN], [0.0], None, True),
+        (0, [0.0], [10e6], None, True),
+        (0, [0.0], [10e6 + 4.0], None, False),
+        (0, [0.0], [NAN, NAN, 20e6, 2.0], None, False),
+        (0, [0.0], [NAN], None, True),
+        (0, [0.0], [0.0], 10e6, True),
+        (0, [0.0], [0.0], 10e6 + 4.0, False),
+        (0, [NAN], [20e6], None, False),
+    ],
+)
+def test_given_idle_gpus_when_their_host_is_calm_then_they_have_stopped_since_the_minutes_begin(
+    waiting: int, full: list[float], network: list[float], disk: float | None, calm: bool
+) -> None:
+    state = WatchState(power=dict.fromkeys(GPUS, [400.0] * 5))
+    four = [each * 4 if len(each) == 1 else each for each in (full, network)]
+    state.fold(idling(waiting, four[0], four[1], disk), 0.5)
+    assert state.paused_since == JOB_START
+    assert state.quiet_since == (JOB_START if calm else JOB_START + 45.0)
+
+
+def test_given_gpus_that_all_wait_in_a_kernel_when_their_host_computes_then_they_have_stopped_all_the_same() -> None:
+    state = WatchState(power=dict.fromkeys(GPUS, [400.0] * 5))
+    state.fold(idling(3, [9.0] * 4, [0.0] * 4, None), 0.5)
+    assert (state.quiet_since, state.waiting, state.idle) == (JOB_START, list(GPUS), [])
+
+
+def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, silent: Sequence[str] = ()) -> Standstill:
+    return Standstill(
+        90.0,
+        [f"n/gpu{number}" for number in range(waiting)],
+        [f"n/gpu{waiting + number}" for number in range(idle)],
+        silent,
+        110.0,
+        400.0,
+        steps_stopped=False,
+        behind=behind,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence", "first"),
+    [
+        (
+            standing(1, 0),
+            "for 90 s 1 GPU has looked busy at 110 W, of 400 W at work, as in a collective that does not end",
+            "Take stack traces of all ranks (py-spy dump) first",
+        ),
+        (
+            standing(2, 0),
+            "for 90 s 2 GPUs have looked busy at 110 W each, of 400 W at work, as in a collective that does not end",
+            "Take stack traces of all ranks (py-spy dump) first",
+        ),
+        (
+            standing(1, 1),
+            "for 90 s 1 GPU has looked busy at 110 W, of 400 W at work, and n/gpu1 is idle",
+            "Look at n/gpu1 first",
+        ),
+        (
+            standing(2, 2),
+            "for 90 s 2 GPUs have looked busy at 110 W each, of 400 W at work, and n/gpu2, n/gpu3 are idle",
+            "Look at n/gpu2, n/gpu3 first",
+        ),
+        (
+            standing(1, 2),
+            "for 90 s 1 GPU has looked busy at 110 W, of 400 W at work, and n/gpu1, n/gpu2 are idle",
+            "Take stack traces of all ranks (py-spy dump) first",
+        ),
+        (
+            standing(0, 1, silent=["m"]),
+            f"{STOPPED}; no samples any more from m",
+            "Look at m first",
+        ),
+        (
+            standing(0, 1, silent=["m"], behind=["n-r1"]),
+            f"{STOPPED}; behind in steps: n-r1; no samples any more from m",
+            "Look at n-r1 first",
+        ),
+    ],
+)
+def test_given_a_standstill_when_said_then_it_names_those_for_whom_the_others_seem_to_wait(
+    found: Standstill, sentence: str, first: str
+) -> None:
+    assert sentence_of(found) == sentence
+    assert advice_on(found).startswith(f"{first}, then stop the job")
+
+
+def judged(*views: NodeFacts, through: float | None = JOB_START) -> RuleResult:
+    nodes = {each.node: each for each in views}
+    return RULE.judge(JobView(JOB_START, through, None, False, False, False, nodes), DEFAULTS)
+
+
+def test_given_nodes_that_nobody_can_watch_when_judged_then_it_is_said_why() -> None:
+    plain = NodeFacts("algo-1", VIEW, watched={"HungJob": WatchState()})
+    parted = NodeFacts("algo-2", replace(VIEW, node="algo-2", gpu_names=(), mig_names=("gpu0.mig0",)))
+    assert judged(plain, through=None).status is Status.WAITING_FOR_DATA
+    assert judged(plain).reason.startswith("no power of the GPUs was collected, which the rule needs: ")
+    assert judged(plain, NodeFacts("algo-3")).reason.startswith("no power of the GPUs was collected")
+    said = judged(plain, parted)
+    assert said.status is Status.NOT_APPLICABLE
+    assert said.reason == "the GPUs of algo-2 are partitioned (MIG), so utilization is not measured."
+    alone = HungJob().judge(WatchState(), replace(VIEW, gpu_names=()), DEFAULTS)
+    assert (alone.status, alone.reason) == (
+        Status.NOT_APPLICABLE,
+        "no utilization of GPUs was recorded on algo-1: it has none, or they were not measured.",
+    )
+    assert HungJob().judge(WatchState(), replace(VIEW, watermark_s=None), DEFAULTS).status is Status.WAITING_FOR_DATA
+
+
+def test_given_a_partitioned_node_beside_others_when_they_stand_still_then_it_does_not_count() -> None:
+    known = dict.fromkeys(GPUS, [400.0] * 5)
+    hangs = WatchState(at=600.0, power=known, quiet_since=100.0, waiting=["gpu0"], drawn={"gpu0": 90.0}, minutes=9)
+    works = WatchState(at=600.0, power=known, minutes=9)
+    first = NodeFacts("algo-1", VIEW, watched={"HungJob": hangs})
+    parted = NodeFacts("algo-2", replace(VIEW, gpu_names=(), mig_names=("gpu0.mig0",)), watched={"HungJob": works})
+    mixed = NodeFacts("algo-2", replace(VIEW, mig_names=("gpu0.mig0",)), watched={"HungJob": works})
+    assert judged(first, parted).status is Status.FIRED
+    assert judged(first, mixed).status is Status.OK
+
+
+@pytest.mark.parametrize(("newest", "pace_us"), [(31, 40_000), (32, 10_000), (33, 10_000)])
+def test_given_steps_that_became_faster_when_their_pace_is_taken_then_it_is_that_of_the_newest_64(
+    newest: int, pace_us: int
+) -> None:
+    gaps = np.array([40_000] * (100 - newest) + [10_000] * newest, dtype=np.int64)
+    ends = 1_700_000_000_000_000 + np.concatenate([[0], np.cumsum(gaps)])
+    state = ProgressState()
+    durations = 100 * np.arange(101, dtype=np.int64)
+    batch = StepBatch("n-rank0", "TRAIN", ends - durations, durations, tuple(map(str, range(101))))
+    state.fold(FrameworkEvents((batch,)))
+    assert state.processes["n-rank0"].pace_us == pace_us
+
+
+def test_given_a_hung_job_when_it_goes_on_then_all_of_it_is_lost_until_it_is_stopped() -> None:
+    said = RuleResult(Status.FIRED, "")
+    assert SPEC.loss_from_now is not None
+    loss = SPEC.loss_from_now(said)
+    assert loss is not None
+    assert loss.share == 1.0
+    assert callable(SPEC.clause)
+    assert SPEC.clause(said, 1) == "the job hung"

@@ -1,0 +1,92 @@
+"""What the rules over a node say of a job in one clause, and when a run of idle snapshots is chance."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.node_replay import node_minutes, series
+from trainguard.records import Status
+from trainguard.rules import gpu_health, low_gpu_utilization
+from trainguard.rules.low_gpu_idle import idleness_of
+from trainguard.rules.low_gpu_output import IDLE_TIME, PAUSED, QUIET_MEAN, SM_P95, TENSOR_P95, WEAK_MEAN
+from trainguard.rules.rule_inputs import IdleTime
+from trainguard.rules.rule_result import RuleResult
+
+VIEW = list(node_minutes(series(np.full(30, 95.0), interval_s=150.0), closed=False))[-1].view
+
+
+@pytest.mark.parametrize(
+    ("given", "clause"),
+    [
+        ({"idle_node": "idle", "measure": IDLE_TIME, "worst": "algo-2"}, "the GPUs of algo-2 stopped working"),
+        ({"idle_node": "never used", "measure": IDLE_TIME}, "the GPUs of a node were never used"),
+        (
+            {"idle_node": "idle", "measure": QUIET_MEAN, "reason": "nearly idle: for 25 min"},
+            "the GPUs of a node were nearly idle",
+        ),
+        (
+            {"idle_node": "idle", "reason": "nearly idle, memory held: for 25 min"},
+            "the GPUs of a node were idle and held memory",
+        ),
+        ({"measure": WEAK_MEAN, "worst": "algo-2/gpu0"}, "the GPUs of algo-2 were hardly used"),
+        (
+            {"measure": SM_P95, "worst": "algo-2/gpu0.mig1"},
+            "instances of the partitioned GPUs of algo-2 were hardly used",
+        ),
+        ({"measure": SM_P95, "worst": "algo-2/gpu0"}, "the GPUs of algo-2 looked busy and used little of themselves"),
+        ({"measure": SM_P95}, "the GPUs of a node looked busy and used little of themselves"),
+        ({"measure": TENSOR_P95, "worst": "n/gpu0"}, "the GPUs of n looked busy and used little of themselves"),
+        (
+            {"measure": PAUSED, "reason": "the GPUs of n pause for 20 s every 5 min, 7 % of the paid time"},
+            "the GPUs of a node paused for 20 s every 5 min",
+        ),
+        ({"measure": PAUSED, "reason": "retold"}, "the GPUs of a node paused too often, or for too long"),
+    ],
+)
+def test_given_a_finding_on_gpu_use_when_the_job_is_summed_up_then_one_clause_says_what_it_was(
+    given: dict[str, Any], clause: str
+) -> None:
+    said = RuleResult(Status.FIRED, **{"reason": "", **given})
+    assert callable(low_gpu_utilization.SPEC.clause)
+    assert low_gpu_utilization.SPEC.clause(said, 1) == clause
+
+
+def test_given_low_gpus_when_the_job_is_summed_up_then_they_were_not_kept_busy() -> None:
+    assert callable(low_gpu_utilization.SPEC.clause)
+    said = low_gpu_utilization.SPEC.clause(RuleResult(Status.FIRED, ""), 1)
+    assert said.startswith("the GPUs were not kept busy, ")
+
+
+@pytest.mark.parametrize(
+    ("worst", "clause"),
+    [
+        ("algo-1/gpu3", "gpu3 on algo-1 was not healthy"),
+        ("gpu3", "a GPU was not healthy"),
+        (None, "a GPU was not healthy"),
+    ],
+)
+def test_given_a_gpu_that_is_not_healthy_when_the_job_is_summed_up_then_it_is_named(
+    worst: str | None, clause: str
+) -> None:
+    assert callable(gpu_health.SPEC.clause)
+    assert gpu_health.SPEC.clause(RuleResult(Status.FIRED, "", worst=worst), 1) == clause
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "samples", "kept", "paused", "stopped"),
+    [(9, 4, 8, 0, False), (10, 4, 8, 0, True), (9, 3, 8, 0, True), (9, 4, 6, 2, False), (9, 4, 9, 0, True)],
+)
+def test_given_a_run_of_idle_snapshots_when_the_others_make_it_likely_then_it_is_chance_and_the_node_has_not_stopped(
+    snapshots: int, samples: int, kept: int, paused: int, stopped: bool
+) -> None:
+    view = replace(
+        VIEW,
+        idle_run_s=150.0 * snapshots,
+        kept_total=kept,
+        idle_time=IdleTime(samples=samples, paused=paused),
+    )
+    found = idleness_of(view)
+    assert (None if found is None else found.look) == ("silent" if stopped else None)
+    assert idleness_of(replace(view, watermark_s=None)) is None
