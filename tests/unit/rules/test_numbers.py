@@ -6,12 +6,10 @@ import pytest
 from trainguard.rules.chance import normal_tail, poisson_quantile
 from trainguard.rules.quantiles import Box, column_boxes, column_quantiles, counted_boxes, counted_quantiles
 from trainguard.rules.units import (
-    counted,
     points_in,
     show_duration,
     show_number,
     show_percent,
-    show_percentage_points,
     show_step,
 )
 
@@ -74,18 +72,9 @@ def test_given_counts_when_quantiles_are_taken_then_they_match_numpy_on_the_samp
         (show_number(30.999999), "31"),
         (show_number(30.94), "30.9"),
         (show_number(30.96), "31"),
-        (show_number(-0.04), "0"),
-        (show_number(-0.06), "-0.1"),
         (show_number(1_004), "1,004"),
         (show_number(12_345.67), "12,345.7"),
         (show_percent(99.96), "100 %"),
-        (show_percentage_points(1.04), "1 percentage point"),
-        (show_percentage_points(1.1), "1.1 percentage points"),
-        (show_percentage_points(-1.0), "-1 percentage points"),
-        (counted(0, "GPU"), "0 GPUs"),
-        (counted(1, "GPU"), "1 GPU"),
-        (counted(2, "GPU"), "2 GPUs"),
-        (counted(1_024, "GPU"), "1,024 GPUs"),
         (show_duration(250.0), "250 s"),
         (show_duration(299.0), "299 s"),
         (show_duration(300.0), "5 min"),
