@@ -147,8 +147,8 @@ def test_given_a_short_window_when_four_of_five_points_have_samples_then_it_coun
     assert bool(state.gpus["gpu0"].means) is counts
 
 
-@pytest.mark.parametrize(("sampled", "counts"), [(20, True), (19, False)])
-def test_given_a_window_of_20_points_when_one_has_no_sample_then_it_does_not_count(sampled: int, counts: bool) -> None:
+@pytest.mark.parametrize(("sampled", "counts"), [(16, True), (15, False)])
+def test_given_a_window_of_20_points_when_16_have_samples_then_it_counts(sampled: int, counts: bool) -> None:
     state = loaded(90.0, sampled=sampled)
     assert bool(state.gpus["gpu0"].means) is counts
     assert state.gpus["gpu0"].largest == 100
@@ -187,12 +187,10 @@ def test_given_a_default_window_when_points_are_rare_then_it_has_five(interval_s
 
 
 def two(first: FloatArray, second: FloatArray) -> RuleResult:
-    return play(np.column_stack([first, second]), SMALL, interval_s=30.0).last
+    return play(np.column_stack([first, second]), SMALL, interval_s=30.0, a_minute=20).last
 
 
-def test_given_several_increases_when_one_is_told_then_growth_goes_before_a_jump_and_the_least_time_left_first() -> (
-    None
-):
+def test_given_several_increases_when_one_is_told_then_it_is_growth_with_the_least_time_left() -> None:
     ramp, steep = windows(*range(20, 80, 5)), windows(*range(20, 86, 6)[:11], 86)
     jump = windows(*[10] * 10, 90, 90)
     assert two(jump, ramp).worst == "gpu1"
@@ -213,7 +211,7 @@ def test_given_pauses_when_growth_is_told_then_its_rate_is_that_of_the_time_that
     assert "in 22 h, to 31 %" in paused.reason
     assert whole.time_left_s is not None
     assert paused.time_left_s == pytest.approx(2.0 * whole.time_left_s)
-    assert (whole.onset, paused.onset) == (START + 30 * 180.0, pytest.approx(START + 20 * 180.0, abs=5_400.0))
+    assert whole.onset == START + 30 * 180.0
 
 
 def use_of(levels: list[int], newest: int, **changes: Any) -> UseLevels:
@@ -248,6 +246,5 @@ def test_given_several_leaks_when_told_then_the_one_with_the_least_time_left_is_
 def test_given_less_than_an_hour_of_levels_when_none_leaks_then_it_is_too_early(count: int, status: Status) -> None:
     said = judge_use({"gpu0": use_of([5_000], 5_000), "gpu1": use_of([5_000] * count, 5_000)}, any_view(), 5.0)
     assert said.status is status
-    assert judge_use({"gpu0": use_of([5_000] * 9, 5_000)}, any_view(detailed=False), 5.0).plain_details == {
-        "in_use": True
-    } or (judge_use({"gpu0": use_of([5_000] * 9, 5_000)}, any_view(detailed=False), 5.0).plain_details == {})
+    without = judge_use({"gpu0": use_of([5_000] * 9, 5_000)}, any_view(detailed=False), 5.0)
+    assert without.plain_details == {}
