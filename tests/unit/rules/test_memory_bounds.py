@@ -225,6 +225,10 @@ def test_given_a_gpu_that_is_full_when_its_leak_is_told_then_no_time_is_left_to_
     assert (said.advice or "").startswith("Save a checkpoint, and look for tensors")
     closed = judge_use({"gpu0": leak}, any_view(closed=True), 5.0)
     assert closed.reason.endswith("up to the end; it was 80 GB of 80 GB then.")
+    assert (closed.advice or "").startswith("Look for tensors")
+    assert (closed.advice or "").endswith(
+        "gpu0 on algo-1 rose by 12 percentage points an hour and was never given back."
+    )
 
 
 def test_given_several_leaks_when_told_then_the_one_with_the_least_time_left_is_named_and_all_are_counted() -> None:
@@ -234,9 +238,16 @@ def test_given_several_leaks_when_told_then_the_one_with_the_least_time_left_is_
     assert (said.worst, said.gpus) == ("gpu1", ("gpu0", "gpu1"))
     assert "; 2 GPUs of algo-1 leak." in said.reason
     assert (said.past_reason or "").endswith("to 9.6 GB of 80 GB; 2 GPUs of algo-1 did so.")
+    assert (said.past_advice or "").startswith("Nothing needs to be changed if a cache")
+    assert said.affected_share == 1.0
+    short = replace(any_view(), watermark_s=START + 7_200.0, first_sample_at=START - 7_200.0)
+    assert judge_use({"gpu1": fast}, short, 5.0).affected_share == 0.5
+    assert judge_use({"gpu1": fast}, replace(short, first_sample_at=None), 5.0).affected_share is None
     assert judge_use({"gpu0": slow, "gpu2": still}, any_view(), 5.0).reason.endswith("at that rate.")
     none = judge_use({"gpu0": slow, "gpu1": fast}, any_view(), 12.0)
     assert (none.status, none.worst, none.measured) == (Status.OK, "gpu1", 12.0)
+    assert (none.past_advice, none.past_reason, none.advice, none.affected_share) == (None, None, None, None)
+    assert (none.onset, none.until, none.time_left_s) == (None, None, None)
     assert none.plain_details["gpu1"]["kind"] is None
     assert said.plain_details["gpu1"]["kind"] == "leak"
     assert none.plain_details["gpu0"]["floor_s"] == 600.0
