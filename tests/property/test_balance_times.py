@@ -159,6 +159,12 @@ def test_given_means_of_a_side_when_asked_then_it_is_silent_after_a_quarter_of_a
     assert fine.is_silent(1, BLOCK_S * begin, until) is silent
 
 
+def test_given_another_side_without_points_when_compared_then_it_does_not_count() -> None:
+    rows = [(number, [8.0, 0.0, 8.0], [80.5, 0.0, 90.0]) for number in range(5)]
+    assert fine_means(rows).stretch(0, [1, 2], 10.0, 0.0) is None
+    assert fine_means(rows).stretch(0, [1, 2], 9.5, 0.0) == Stretch(None, None)
+
+
 def test_given_gaps_when_the_box_is_sought_then_it_is_the_one_that_differs_most_clearly() -> None:
     random = np.random.default_rng(2)
     for _ in range(RUNS):

@@ -208,8 +208,7 @@ def test_given_nothing_or_sides_at_0_when_compared_then_nobody_is_behind() -> No
     empty = BalanceWindow().gaps(1.0)
     assert (empty.minutes, empty.apart.tolist(), empty.points.tolist(), empty.since) == (0, [], [], None)
     idle = Window([1], [[60.0, 60.0]], [[0.0, 0.0]], 0.0, 60.0).gaps
-    assert idle.behind.tolist() == [0.0, 0.0]
-    assert (idle.lost_of(np.zeros((3, 2))), idle.lost_since(None, None)) == (0.0, (0, 0.0))
+    assert indices(idle.apart) == []
 
 
 def kept(random: np.random.Generator, gpus: int) -> tuple[np.ndarray, np.ndarray]:
@@ -306,3 +305,64 @@ def test_given_fine_means_when_what_was_lost_is_asked_for_then_it_is_that_since_
     lost = sum(6.0 * (0.5 if block < 4 else 60.0 / 90.0) for block in range(first, 5)) / 2.0
     count, share = gaps.lost_since(since, counted_to)
     assert (count, share) == (6 * (5 - first), pytest.approx(lost))
+
+
+def test_given_a_gpu_without_points_when_a_node_is_taken_together_then_it_is_not_counted() -> None:
+    node = BalanceWindow([Block(7, [30, 0], [2_700, 0], 243_000)])
+    gaps = gaps_across([node, BalanceWindow([Block(7, [30], [1_200], 48_000)])], 60.0)
+    assert (gaps.points.tolist(), gaps.means.tolist()) == ([30.0, 30.0], [90.0, 40.0])
+    assert node.variance == 0.0
+
+
+def test_given_a_gap_within_a_block_when_asked_since_when_then_the_three_minutes_say_it() -> None:
+    times = 601_200.0 + np.arange(0.0, 3_600.0, 60.0)
+    low = np.where(times < times[0] + 900.0, 81.0, 40.0)
+    window = BalanceWindow()
+    window.add(times, np.column_stack([np.full(times.size, 90.0), low]))
+    assert window.gaps(60.0).since == 601_200.0 + 900.0
+    short = BalanceWindow(window.blocks, fine=[])
+    assert short.gaps(60.0).since == 601_200.0 + 600.0
+
+
+def added(window: BalanceWindow, minutes: range, low: float) -> None:
+    """Add minutes of a GPU at 80 % and one at a level, and note what they show."""
+    times = 601_200.0 + 60.0 * np.array(minutes)
+    values = np.column_stack([np.full(len(minutes), 80.0), np.full(len(minutes), low)])
+    window.add(times, values)
+    window.note(window.gaps(60.0), times, values)
+
+
+def test_given_minutes_when_they_are_noted_then_what_was_lost_counts_from_the_onset_on_and_once() -> None:
+    window = BalanceWindow()
+    added(window, range(10), 80.0)
+    assert (window.judged, window.since) == (0, None)
+    added(window, range(10, 30), 80.0)
+    assert (window.judged, window.seen, window.lost, window.since) == (20, 0, 0, None)
+    added(window, range(30, 60), 40.0)
+    assert (window.judged, window.seen, window.since, window.counted_to) == (50, 0, None, None)
+    added(window, range(60, 70), 40.0)
+    mean = float(window.gaps(60.0).means[0])
+    assert mean == 80.0
+    assert (window.judged, window.since) == (60, 601_200.0 + 30 * 60.0)
+    assert (window.seen, window.lost) == (40, round(1e4 * 40 * 0.5 / 2.0))
+    added(window, range(70, 71), 40.0)
+    assert (window.judged, window.seen, window.lost) == (61, 41, round(1e4 * 41 * 0.5 / 2.0))
+    assert window.counted_to == 601_200.0 + 70 * 60.0
+    added(window, range(71, 131), 80.0)
+    assert (window.judged, window.seen, window.since) == (121, 41, None)
+    window.note(window.gaps(60.0), np.zeros(0), np.zeros((0, 2)))
+    assert window.judged == 121
+    added(window, range(131, 191), 20.0)
+    assert (window.judged, window.seen) == (181, 101)
+    assert window.lost == round(1e4 * (41 * 0.5 + 60 * 0.75) / 2.0)
+
+
+def test_given_a_gpu_that_does_more_when_it_is_behind_over_the_window_then_nothing_less_than_nothing_is_lost() -> None:
+    window = BalanceWindow()
+    added(window, range(50), 20.0)
+    before = window.lost
+    added(window, range(50, 51), 100.0)
+    assert 0 < window.lost < before
+    window.lost = 1
+    added(window, range(51, 52), 100.0)
+    assert window.lost == 0

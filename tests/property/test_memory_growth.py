@@ -297,6 +297,8 @@ def increase_of(kind: Kind | None, floors: list[int], *, mean: int = 500, stride
         ([0, 10, 31, 41], False),
         ([0, 10, 26, 34], True),
         ([0, 10, 26, 33], False),
+        ([0, 5, 10, 20], True),
+        ([0, 5, 10, 21], False),
     ],
 )
 def test_given_floors_of_a_jump_when_it_is_one_of_many_then_it_goes_on_and_time_is_left(

@@ -125,7 +125,7 @@ def test_given_random_floors_when_they_are_added_then_each_level_is_the_lowest_o
 ) -> None:
     random = np.random.default_rng(2)
     for minutes in (1, 2, 23, 24, 25, 26, 47, 48, 49, 50, 97, 131, 400):
-        floors = random.integers(100, 3_000, minutes).tolist()
+        floors = (10 * random.integers(10, 20, minutes)).tolist()
         use = UseLevels(TOTAL)
         for minute, floor in enumerate(floors):
             largest = 9_000.0 if minute == largest_at else floor + 1.0

@@ -66,12 +66,11 @@ class FineMeans:
         before, after = weights[:first], weights[last:]
         left = float(np.average(gaps[:first], weights=before)) if first else level
         right = float(np.average(gaps[last:], weights=after)) if after.size else level
-        error = variance * (2.0 / weights[first:last].sum() + 2.0 / max(after.sum(), 1.0))
         over = (
             after.size >= CEASED_BLOCKS
             and after.sum() >= CEASED_POINTS
             and right < least
-            and level - right >= CEASED_SURE * np.sqrt(error)
+            and level - right >= CEASED_SURE * np.sqrt(variance * (2.0 / weights[first:last].sum() + 2.0 / after.sum()))
         )
         return Stretch(
             begin=float(starts[first]) if first and left < least else None,
@@ -108,9 +107,9 @@ def _best_box(gaps: FloatArray, weights: FloatArray) -> tuple[int, int] | None:
     inside = sums[np.newaxis, :] - sums[:, np.newaxis]
     points = counts[np.newaxis, :] - counts[:, np.newaxis]
     outside, others = sums[-1] - inside, counts[-1] - points
-    usable = (np.triu(np.ones(points.shape), 1) > 0.0) & (points > 0.0) & (others > 0.0)
-    above = np.where(usable, inside / np.where(usable, points, 1.0) - outside / np.where(usable, others, 1.0), 0.0)
-    fit = np.where(usable & (above > 0.0), above**2 * points * others, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a mean of no points is none, and above nothing
+        above = inside / points - outside / others
+    fit = np.where((points > 0.0) & (above > 0.0), above**2 * points * others, 0.0)
     if not fit.any():
         return 0, gaps.size
     first, last = np.unravel_index(int(np.argmax(fit)), fit.shape)

@@ -63,16 +63,20 @@ class BalanceWindow(msgspec.Struct, array_like=True):
 
     def gaps(self, interval_s: float) -> "Gaps":
         """Compare the GPUs with the busiest of them."""
-        gpus = len(self.blocks[-1].points) if self.blocks else 0
+        gpus = self._gpus
         points, sums = _table(self.blocks, gpus)
         fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))
         return Gaps.of([each.number for each in self.blocks], points, sums, (self.variance, interval_s), fine)
 
     @property
+    def _gpus(self) -> int:
+        return len(self.blocks[-1].points) if self.blocks else 0
+
+    @property
     def variance(self) -> float:
         """Variance of a GPU's points about its own mean, over all GPUs, percent squared."""
         points, within = sum(sum(each.points) for each in self.blocks), float(sum(each.squares for each in self.blocks))
-        for gpu in range(max((len(each.points) for each in self.blocks), default=0)):
+        for gpu in range(self._gpus):
             columns = [each for each in self.blocks if gpu < len(each.points)]
             number, total = sum(each.points[gpu] for each in columns), sum(each.sums[gpu] for each in columns)
             within -= total**2 / number if number else 0.0
@@ -110,8 +114,8 @@ def _pooled(windows: Sequence[Sequence[Block]], newest: int) -> tuple[list[int],
         {each.number: (sum(each.points), sum(each.sums), sum(points > 0 for points in each.points)) for each in blocks}
         for blocks in windows
     ]
-    last = max((max(node, default=0) for node in nodes), default=0)
-    numbers = [number for number in range(last - newest + 1, last + 1) if any(number in node for node in nodes)]
+    known = sorted({number for node in nodes for number in node})
+    numbers = [number for number in known if number > known[-1] - newest]
     table = np.array([[node.get(number, (0, 0, 0)) for node in nodes] for number in numbers], dtype=np.float64)
     table = table.reshape(len(numbers), len(nodes), 3)
     gpus = np.maximum(table[:, :, 2], 1.0)
@@ -258,27 +262,27 @@ class Gaps:
         """Return what the sides that stay behind lost in points, float64[T, N], each of all judged sides: up to T."""
         most = float(self.means[self.busiest])
         gaps = utilization[:, [self.busiest]] - utilization[:, np.flatnonzero(self.apart)]
-        return float(np.nansum(gaps)) / most / max(int(np.count_nonzero(self.judged)), 1) if most > 0.0 else 0.0
+        return float(np.nansum(gaps)) / most / int(np.count_nonzero(self.judged))
 
     def lost_since(self, since: float | None, counted_to: float | None) -> tuple[int, float]:
         """Return over how many points, and how much by the same measure, was lost since then, as far as it is known.
 
         What was counted up to ``counted_to``, epoch seconds, is not counted again.
         """
-        begin = max(since or 0.0, 0.0 if counted_to is None else counted_to)
+        begin = max(since or 0.0, counted_to or 0.0)
         chosen = self.fine.starts >= begin
         points = self.fine.points[chosen]
         apart, most = np.flatnonzero(self.apart), float(self.means[self.busiest])
         gaps = self.fine.means[chosen][:, [self.busiest]] - self.fine.means[chosen][:, apart]
-        lost = float(np.nansum(gaps * points[:, apart])) / most if most > 0.0 else 0.0
-        return int(points.max(axis=1, initial=0.0).sum()), lost / max(int(np.count_nonzero(self.judged)), 1)
+        lost = float(np.nansum(gaps * points[:, apart])) / most
+        return int(points.max(axis=1).sum()), lost / int(np.count_nonzero(self.judged))
 
     @property
     def behind(self) -> FloatArray:
-        """Share, 0 to 1, by which each judged side stays behind the busiest: float64[M]."""
+        """Share, 0 to 1, by which each judged side stays behind the busiest, which does something: float64[M]."""
         means = self.means[self.judged]
         most = float(means.max())
-        share: FloatArray = 1.0 - means / most if most > 0.0 else np.zeros(means.size)
+        share: FloatArray = 1.0 - means / most
         return share
 
     @property

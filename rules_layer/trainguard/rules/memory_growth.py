@@ -334,10 +334,9 @@ def _trends(levels: list[Levels]) -> dict[int, tuple[float, float]]:
     goes beyond, and what has fallen back grows no more.
     """
     found: dict[int, tuple[float, float]] = {}
-    for length in range(MIN_FLOORS, MAX_FLOORS + 1):
+    for length in {len(each.floors) for each in levels if len(each.floors) >= MIN_FLOORS}:
         chosen = [index for index, each in enumerate(levels) if len(each.floors) == length]
-        if chosen:
-            floors = np.array([levels[index].floors for index in chosen], dtype=np.float64)
-            rises = np.minimum(theil_sen_slope(floors) * (length - 1), floors[:, -1] - floors.min(axis=1)) / TENTHS
-            found.update(zip(chosen, zip(mann_kendall_z(floors).tolist(), rises.tolist(), strict=True), strict=True))
+        floors = np.array([levels[index].floors for index in chosen], dtype=np.float64)
+        rises = np.minimum(theil_sen_slope(floors) * (length - 1), floors[:, -1] - floors.min(axis=1)) / TENTHS
+        found.update(zip(chosen, zip(mann_kendall_z(floors).tolist(), rises.tolist(), strict=True), strict=True))
     return found

@@ -110,7 +110,7 @@ class UseRise:
         if risen_at is None:
             return None
         level_s = self.use.at - risen_at
-        return risen_at if level_s >= LEVEL_S and level_s * self.hourly >= 3_600.0 * MISSED_POINTS else None
+        return risen_at if level_s >= LEVEL_S and level_s * self.hourly / 3_600.0 >= MISSED_POINTS else None
 
     @property
     def since(self) -> float:

@@ -91,6 +91,15 @@ def columns(*gpus: list[float]) -> FloatArray:
     return np.column_stack([np.array(gpu) for gpu in gpus])
 
 
+@pytest.mark.parametrize(("low", "unused"), [([1.0, 1.0], False), ([0.0, 1.0], True)])
+def test_given_a_gpu_behind_over_the_window_when_it_did_next_to_nothing_then_it_needs_a_process(
+    low: list[float], unused: bool
+) -> None:
+    loads = columns([90.0] * 40, low * 20)
+    advice = RULE.judge(window_of(loads), windowed(loads), DEFAULTS).advice or ""
+    assert advice.startswith("Let a process use gpu1 of algo-1, or pay for less; ") is unused
+
+
 def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_compared_with_itself() -> None:
     loads = columns([90.0] * 40, [90.0] * 40)
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)

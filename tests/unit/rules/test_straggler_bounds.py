@@ -170,6 +170,13 @@ def test_given_a_rank_that_was_fast_before_when_it_is_slow_then_its_onset_is_its
     assert said.onset == (FIRST + 2) * BLOCK_S
 
 
+def test_given_a_rank_that_was_faster_over_the_whole_job_when_it_is_slow_now_then_nothing_was_lost_yet() -> None:
+    late = process(*[(10, 0)] * 6, *[(300, 0)] * 3)
+    others = {f"algo-1-{number}": process(*[(200, 0)] * 9) for number in range(3)}
+    said = judge(job({"algo-1": {**others, "algo-1-9": late}}))
+    assert (said.status, said.wasted_share) == (Status.FIRED, 0.0)
+
+
 def test_given_many_ranks_when_details_are_asked_for_then_the_slowest_256_are_shown() -> None:
     ranks = {f"algo-1-{number:03}": steady(100 + number) for number in range(258)}
     said = judge(job({"algo-1": ranks}), slower=250.0)

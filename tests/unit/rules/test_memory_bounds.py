@@ -1,0 +1,261 @@
+"""GPUMemoryIncrease on each bound: which samples count, what is said of growth, and of growth that is over."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.rules.memory_replay import DEFAULTS, RULE, SMALL, START, minutes, play, windows
+from trainguard.records import Status
+from trainguard.rules import memory_output as output
+from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
+from trainguard.rules.memory_growth import Increase, Kind, MemoryGrowth, MemoryState
+from trainguard.rules.memory_rise import Rise
+from trainguard.rules.memory_use import UseLevels
+from trainguard.rules.memory_use_output import judge_use
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.rule_result import RuleResult
+from trainguard.telemetry.snapshots import FloatArray
+
+HOUR_S = 3_600.0
+
+
+def growing(kind: Kind | None, *, floors: tuple[int, ...] = (300, 310, 500), mean: int = 520) -> Increase:
+    """Return an increase of 20 points over 6 windows, at 4 points an hour of windows of a quarter of an hour."""
+    growth = MemoryGrowth(0, means=[mean], highest_mean=300, floor=500, floors=list(floors))
+    return Increase("gpu1", growth, kind, 20.0, 6, 4.5 if kind == "trend" else None, Rise([300, 310], 1))
+
+
+def any_view(points: int = 100, interval_s: float = 60.0, **changes: Any) -> NodeView:
+    view = list(minutes(np.full(points, 40.0), interval_s=interval_s, a_minute=points, held=points))[-1].view
+    return replace(view, **changes)
+
+
+GROWN = "gpu1 on algo-1: memory activity grew and stopped: its floor rose by 20 percentage points (threshold 10) in "
+
+
+@pytest.mark.parametrize(
+    ("increase", "said"),
+    [
+        (growing("trend"), f"{GROWN}90 min, to 50 %."),
+        (growing("late"), f"{GROWN}90 min, to 50 %."),
+        (growing("rise"), f"{GROWN}90 min, to 50 %."),
+        (growing("jump", floors=(300, 310, 320, 330)), f"{GROWN}90 min, to 33 %."),
+        (growing("jump"), None),
+    ],
+)
+def test_given_growth_that_is_over_when_told_then_it_grew_and_stopped_and_a_jump_stays_what_it_was(
+    increase: Increase, said: str | None
+) -> None:
+    assert output.past_sentence(increase, "algo-1", 900.0, 10.0) == said
+    advice = output.past_advice(increase, "algo-1")
+    assert (advice is None) is (said is None)
+    assert said is None or "or a cache of gpu1 on algo-1 grew to their size" in (advice or "")
+
+
+@pytest.mark.parametrize(
+    ("increase", "closed", "said"),
+    [
+        (growing("late"), False, "It grew by 4 percentage points an hour, and at that rate gpu1 is at 100 % in 12 h: "),
+        (
+            growing("late"),
+            True,
+            "It grew by 4 percentage points an hour, and at that rate gpu1 would have been at 100 ",
+        ),
+        (growing("late", mean=1_000), False, "It grew by 4 percentage points an hour: look for tensors"),
+        (growing("jump"), False, "Look at what changed on gpu1 in the 90 min of the jump: longer inputs, a larger "),
+    ],
+)
+def test_given_an_increase_when_advice_is_given_then_it_has_a_rate_and_the_time_that_is_left(
+    increase: Increase, closed: bool, said: str
+) -> None:
+    advice = output.advice_on(increase, 900.0, closed=closed)
+    assert advice.startswith(said)
+    assert ("in 12 h more: look" in advice) is (closed and increase.kind == "late")
+    assert ("one more such jump leaves 30 %." in advice) is (increase.kind == "jump")
+
+
+@pytest.mark.parametrize(
+    ("worst", "reason", "clause"),
+    [
+        ("gpu1", "x rose and stopped: y", "the memory in use of gpu1 rose, and stopped rising"),
+        ("algo-2/gpu1", "x rose and stopped: y", "the memory in use of gpu1 on algo-2 rose, and stopped rising"),
+        ("algo-2/gpu1", "x grew and stopped: y", "the memory activity of gpu1 on algo-2 rose, and stopped rising"),
+        ("algo-2/gpu1", "x leaks memory: y", "gpu1 on algo-2 leaked memory"),
+        ("algo-2/gpu1", "x grows: y", "the memory activity of gpu1 on algo-2 rose"),
+        (None, "x grows: y", "the memory activity of a GPU rose"),
+    ],
+)
+def test_given_a_finding_when_told_of_a_job_then_its_clause_says_of_what_and_whether_it_is_over(
+    worst: str | None, reason: str, clause: str
+) -> None:
+    assert output.clause_of(RuleResult(Status.FIRED, reason, worst=worst), 2) == clause
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (
+            any_view(50),
+            "algo-1 has 50 of the 120 points that a first verdict takes, 60 of patience and 3 windows of 20",
+        ),
+        (any_view(119), "60 of patience and 3 windows of 20; about 60 s left."),
+        (any_view(119, interval_s=61.0), "about 61 s left at a sampling interval of 61 s: better give patience_s and"),
+        (any_view(119, closed=True), "3 windows of 20; its stream has ended, too early for a verdict."),
+        (any_view(120), "too few of the newest points of algo-1 have samples of GPU memory."),
+        (any_view(50, first_active_at=None), "algo-1 has not finished its start-up"),
+    ],
+)
+def test_given_points_that_are_missing_when_told_then_it_says_how_many_and_how_long_they_take(
+    view: NodeView, said: str
+) -> None:
+    assert said in output.warming_up_reason(view, 60, 20)
+
+
+def loaded(load: float, *, sampled: int = 20) -> MemoryState:
+    """Return what is remembered of a window under a load, in which the GPU had so many samples."""
+    memory = np.where(np.arange(20) < sampled, 10.0, np.nan)
+    state = RULE.state_type()
+    for minute in minutes(memory, interval_s=0.5, a_minute=20, held=20, load=load):
+        RULE.observe(state, minute, GPUMemoryIncreaseParameters(window=20, patience=0))
+    return state
+
+
+def test_given_a_load_when_a_window_is_folded_then_from_20_percent_on_its_points_say_what_full_load_would_be() -> None:
+    memory = np.where(np.arange(40) % 2, 10.0, 30.0)
+    load = np.where(np.arange(40) % 2, 20.0, 19.5)
+    state = RULE.state_type()
+    for minute in minutes(memory, interval_s=0.5, a_minute=40, held=40, load=load):
+        RULE.observe(state, minute, GPUMemoryIncreaseParameters(window=40, patience=0))
+    full = state.gpus["gpu0"].full
+    assert full is not None
+    assert (full.floor, full.means) == (500, [500])
+    assert state.gpus["gpu0"].load == 198
+    below = loaded(19.0).gpus["gpu0"].full
+    assert below is not None
+    assert below.means == [round(10.0 * 10.0 * 100.0 / 19.0)]
+
+
+@pytest.mark.parametrize(("sampled", "counts"), [(4, True), (3, False)])
+def test_given_a_short_window_when_four_of_five_points_have_samples_then_it_counts(sampled: int, counts: bool) -> None:
+    memory = np.array([40.0] * sampled + [np.nan] * (5 - sampled))
+    state = RULE.state_type()
+    for minute in minutes(memory, interval_s=60.0, a_minute=5, held=5):
+        RULE.observe(state, minute, GPUMemoryIncreaseParameters(patience=0))
+    assert state.windows == 1
+    assert bool(state.gpus["gpu0"].means) is counts
+
+
+@pytest.mark.parametrize(("sampled", "counts"), [(16, True), (15, False)])
+def test_given_a_window_of_20_points_when_16_have_samples_then_it_counts(sampled: int, counts: bool) -> None:
+    state = loaded(90.0, sampled=sampled)
+    assert bool(state.gpus["gpu0"].means) is counts
+    assert state.gpus["gpu0"].largest == 100
+
+
+def test_given_a_gpu_whose_first_sample_comes_late_when_folded_then_its_patience_begins_there() -> None:
+    late = np.concatenate([np.full(33, np.nan), np.full(87, 40.0)])
+    state = play(np.column_stack([np.full(120, 40.0), late]), SMALL, a_minute=30, held=30).state
+    assert (state.gpus["gpu0"].since, state.gpus["gpu1"].since) == (0, 33)
+    assert (len(state.gpus["gpu0"].floors), len(state.gpus["gpu1"].floors)) == (5, 3)
+
+
+def test_given_a_rule_that_begins_late_in_a_job_when_it_sees_points_then_windows_before_them_hold_nothing() -> None:
+    state = RULE.state_type()
+    last = list(minutes(np.full(120, 40.0), interval_s=0.5, a_minute=20, held=20))[-1]
+    RULE.observe(state, last, SMALL)
+    assert (state.windows, state.begin, state.violated, state.jumped_at) == (5, 120, 0, None)
+    assert state.gpus["gpu0"].floors == []
+    assert state.gpus["gpu0"].since == 100
+
+
+def test_given_no_sample_of_memory_when_patience_is_over_then_it_is_said_that_it_was_never_collected() -> None:
+    said = play(np.full(30, np.nan), SMALL, a_minute=1)
+    assert [each.status for each in said.results] == [Status.WARMING_UP] * 20 + [Status.NOT_APPLICABLE] * 10
+    closed = RULE.judge(RULE.state_type(), any_view(1, closed=True), SMALL)
+    assert closed.status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "points"), [(0.05, 2_500), (0.5, 500), (12.5, 20), (50.0, 5), (60.0, 5), (600.0, 5)]
+)
+def test_given_a_default_window_when_points_are_rare_then_it_has_five(interval_s: float, points: int) -> None:
+    assert RULE.window_points(DEFAULTS, interval_s) == points
+    assert RULE.window_points(GPUMemoryIncreaseParameters(window=3), interval_s) == 20
+    assert RULE.window_points(GPUMemoryIncreaseParameters(window_s=interval_s), interval_s) == 20
+
+
+def two(first: FloatArray, second: FloatArray) -> RuleResult:
+    return play(np.column_stack([first, second]), SMALL, interval_s=30.0, a_minute=20).last
+
+
+def test_given_several_increases_when_one_is_told_then_it_is_growth_with_the_least_time_left() -> None:
+    ramp, steep = windows(*range(20, 80, 5)), windows(*range(20, 86, 6)[:11], 86)
+    jump = windows(*[10] * 10, 90, 90)
+    assert two(jump, ramp).worst == "gpu1"
+    assert two(ramp, steep).worst == "gpu1"
+    assert two(steep, ramp).worst == "gpu0"
+    assert two(jump, windows(*[10] * 10, 40, 40)).worst == "gpu0"
+
+
+def test_given_pauses_when_growth_is_told_then_its_rate_is_that_of_the_time_that_passed() -> None:
+    memory = windows(*range(20, 32))
+    state, steps = RULE.state_type(), list(minutes(memory, interval_s=180.0, a_minute=20, held=20))
+    for minute in steps:
+        RULE.observe(state, minute, SMALL)
+    view = steps[-1].view
+    later = replace(view, watermark_s=START + 2.0 * 180.0 * len(memory) - 180.0)
+    whole, paused = RULE.judge(state, view, SMALL), RULE.judge(state, later, SMALL)
+    assert "in 11 h, to 31 %" in whole.reason
+    assert "in 22 h, to 31 %" in paused.reason
+    assert whole.time_left_s is not None
+    assert paused.time_left_s == pytest.approx(2.0 * whole.time_left_s)
+    assert whole.onset == START + 30 * 180.0
+
+
+def use_of(levels: list[int], newest: int, **changes: Any) -> UseLevels:
+    return UseLevels(80e9, levels, 10, newest=newest, at=START + 3_600.0, risen_at=START + 3_600.0, **changes)
+
+
+def test_given_a_gpu_that_is_full_when_its_leak_is_told_then_no_time_is_left_to_tell() -> None:
+    leak = use_of([9_000, 9_200, 9_400, 9_600, 9_800, 10_000], 10_000)
+    said = judge_use({"gpu0": leak}, any_view(), 5.0)
+    assert said.reason.endswith("9.6 GB an hour; it is 80 GB of 80 GB now.")
+    assert (said.advice or "").startswith("Save a checkpoint, and look for tensors")
+    closed = judge_use({"gpu0": leak}, any_view(closed=True), 5.0)
+    assert closed.reason.endswith("up to the end; it was 80 GB of 80 GB then.")
+    assert (closed.advice or "").startswith("Look for tensors")
+    assert (closed.advice or "").endswith(
+        "gpu0 on algo-1 rose by 12 percentage points an hour and was never given back."
+    )
+
+
+def test_given_several_leaks_when_told_then_the_one_with_the_least_time_left_is_named_and_all_are_counted() -> None:
+    slow, fast = use_of([100 * step for step in range(7)], 600), use_of([200 * step for step in range(7)], 1_200)
+    still = use_of([5_000] * 7, 5_000)
+    said = judge_use({"gpu0": slow, "gpu1": fast, "gpu2": still}, any_view(), 5.0)
+    assert (said.worst, said.gpus) == ("gpu1", ("gpu0", "gpu1"))
+    assert "; 2 GPUs of algo-1 leak." in said.reason
+    assert (said.past_reason or "").endswith("to 9.6 GB of 80 GB; 2 GPUs of algo-1 did so.")
+    assert (said.past_advice or "").startswith("Nothing needs to be changed if a cache")
+    assert said.affected_share == 1.0
+    short = replace(any_view(), watermark_s=START + 7_200.0, first_sample_at=START - 7_200.0)
+    assert judge_use({"gpu1": fast}, short, 5.0).affected_share == 0.5
+    assert judge_use({"gpu1": fast}, replace(short, first_sample_at=None), 5.0).affected_share is None
+    assert judge_use({"gpu0": slow, "gpu2": still}, any_view(), 5.0).reason.endswith("at that rate.")
+    none = judge_use({"gpu0": slow, "gpu1": fast}, any_view(), 12.0)
+    assert (none.status, none.worst, none.measured) == (Status.OK, "gpu1", 12.0)
+    assert (none.past_advice, none.past_reason, none.advice, none.affected_share) == (None, None, None, None)
+    assert (none.onset, none.until, none.time_left_s) == (None, None, None)
+    assert none.plain_details["gpu1"]["kind"] is None
+    assert said.plain_details["gpu1"]["kind"] == "leak"
+    assert none.plain_details["gpu0"]["floor_s"] == 600.0
+
+
+@pytest.mark.parametrize(("count", "status"), [(5, Status.WARMING_UP), (6, Status.OK)])
+def test_given_less_than_an_hour_of_levels_when_none_leaks_then_it_is_too_early(count: int, status: Status) -> None:
+    said = judge_use({"gpu0": use_of([5_000], 5_000), "gpu1": use_of([5_000] * count, 5_000)}, any_view(), 5.0)
+    assert said.status is status
+    without = judge_use({"gpu0": use_of([5_000] * 9, 5_000)}, any_view(detailed=False), 5.0)
+    assert without.plain_details == {}
