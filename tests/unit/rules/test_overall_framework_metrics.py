@@ -94,6 +94,23 @@ def test_given_gaps_between_steps_when_judged_then_others_is_the_loop_less_its_s
     )
 
 
+@pytest.mark.parametrize(
+    ("steps", "phases"),
+    [
+        ([step(0, 1.0, 2.0)], {"Step:ModeKeys.TRAIN": 2 * SECOND, "others": 0}),
+        ([step(0, 1.0, 0.0), step(1, 4.0, 0.0)], {"others": 3 * SECOND}),
+        ([step(0, 1.0, 0.0)], {}),
+    ],
+)
+def test_given_steps_without_gaps_or_without_length_when_judged_then_phases_are_what_took_time(
+    steps: list[dict[str, Any]], phases: dict[str, int]
+) -> None:
+    details = judge(read(steps)).plain_details
+
+    assert details["phase_time"] == phases
+    assert details["phase"] == {name: 100.0 * time / sum(phases.values()) for name, time in phases.items()}
+
+
 def test_given_steps_that_overlap_when_judged_then_no_time_counts_twice() -> None:
     first = read([step(0, 0.0, 6.0), step(1, 2.0, 6.0)])
     second = read([step(2, 7.0, 3.0)])

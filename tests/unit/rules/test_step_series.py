@@ -223,3 +223,23 @@ def test_given_an_event_that_grows_when_it_is_by_ten_points_then_the_advice_name
     assert (RULE.judge(state, VIEW, DEFAULTS).advice or "").startswith(
         "Look at a: it takes 40 %" if named else "Look at what"
     )
+
+
+def test_given_steps_when_reported_then_times_are_in_seconds_to_the_microsecond() -> None:
+    state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 4.0, 0.5)))
+    state.overlap = StepOverlap(3_000_001, 5_000_007, TimeTable(["a"], [1_000]), TimeTable(["a"], [1_000]))
+    details = RULE.judge(state, VIEW, DEFAULTS).plain_details
+    series = state.series[0]
+    p50, p95, p99 = series.durations.quantiles((0.5, 0.95, 0.99))
+    assert details["series"][0]["step_stats"] == {
+        "mean": (950 * 0.5 + 50 * 4.0) / 1_000,
+        "max": 4.0,
+        "p99": p99 / 1e6,
+        "p95": p95 / 1e6,
+        "p50": p50 / 1e6,
+        "min": 0.5,
+    }
+    assert details["series"][0]["stddev"] == series.deviation_us / 1e6
+    assert (details["framework"]["slow_steps_s"], details["framework"]["ordinary_steps_s"]) == (3.000001, 5.000007)
+    last = details["slow_steps"][-1]
+    assert (last["start"], last["duration"]) == (START_US / 1e6 + 1_045 * 0.5 + 54 * 4.0, 4.0)
