@@ -210,6 +210,15 @@ def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_i
     assert [each.processes for each in state.minutes] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(("until_us", "minutes"), [(0, [60 * SECOND]), (1, [60 * SECOND, 1])])
+def test_given_an_event_that_ends_at_a_minute_or_just_after_it_when_kept_by_minute_then_it_has_one_or_two(
+    until_us: int, minutes: list[int]
+) -> None:
+    state = folded(read([event("DataLoaderIter", "next", 0.0, 60.0 + until_us / SECOND, pid=1)]))
+
+    assert [each.phases.total_us for each in state.minutes] == minutes
+
+
 def test_given_workers_of_a_loader_when_kept_by_minute_then_their_time_is_not_the_training_processes() -> None:
     training = read([step(0, 30.0, 20.0)])
     workers = read([event("DataLoaderWorker", "DataLoaderWorker::Fetch", 30.0, 9.0, pid=7)], process="algo-1-rank0w")
