@@ -252,6 +252,10 @@ def test_given_steps_of_microseconds_when_it_fires_then_shares_are_of_all_of_slo
     assert result.status is Status.FIRED
     assert result.affected_share == 50 * 150 / 55_000
     assert result.wasted_share == 50 * 100 / 55_000
+    assert VIEW.watermark_s is not None
+    longer = replace(VIEW, first_step_at=VIEW.watermark_s - 4_096.0)
+    shared = judge(batches(seconds), parameters=StepOutlierParameters(slow_share=5.0), view=longer)
+    assert shared.wasted_share == 50 * 100 / 4_096e6
     on_the_limit = StepOutlierParameters(slow_share=100.0 * 50 * 100 / 55_000)
     assert judge(batches(seconds), parameters=on_the_limit).status is Status.OK
 
