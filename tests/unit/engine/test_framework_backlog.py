@@ -81,7 +81,7 @@ def test_given_a_burst_that_waits_when_its_messages_come_again_then_nothing_is_t
     session = node.opened()
     session.announce([Announced(key, each) for key in BURST if isinstance(each := parse_key(key), FrameworkKey)])
     assert session.has_changes is False
-    session.announce([Announced(key := key_of(1, 300), parse_key(key)), Announced("other", None)])
+    session.announce([Announced(key := key_of(1, 0), parse_key(key)), Announced("other", None)])
     assert session.has_changes is True
 
 
