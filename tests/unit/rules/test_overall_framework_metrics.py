@@ -219,6 +219,15 @@ def test_given_an_event_that_ends_at_a_minute_or_just_after_it_when_kept_by_minu
     assert [each.phases.total_us for each in state.minutes] == minutes
 
 
+@pytest.mark.parametrize(("count", "other"), [(8, 0), (9, SECOND)])
+def test_given_phases_of_a_minute_when_there_are_more_than_eight_then_the_largest_are_kept(
+    count: int, other: int
+) -> None:
+    (minute,) = folded(read([event(f"phase {each}", "x", 0.0, 1.0 + each) for each in range(count)])).minutes
+
+    assert (len(minute.phases.names), minute.phases.other_us) == (8, other)
+
+
 def test_given_workers_of_a_loader_when_kept_by_minute_then_their_time_is_not_the_training_processes() -> None:
     training = read([step(0, 30.0, 20.0)])
     workers = read([event("DataLoaderWorker", "DataLoaderWorker::Fetch", 30.0, 9.0, pid=7)], process="algo-1-rank0w")
