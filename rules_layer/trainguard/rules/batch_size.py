@@ -131,14 +131,14 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         lasting = _lasting(state, view)
         lasted = _is_low(usage, parameters) and lasting >= needed
         seen = state.low / state.judged if state.judged else None
-        wasted = idle_share_of_paid(view, view.ever_active, seen or 0.0)
-        fired = lasted and wasted is not None and wasted >= COSTLY_SHARE
+        wasted = idle_share_of_paid(view, view.ever_active, seen or 0.0) or 0.0
+        fired = lasted and wasted >= COSTLY_SHARE
         busiest = int(np.argmax(usage.gpu))
         sentence = output.sentence_of(usage, view, parameters.thresholds)
         if state.since is not None:
             sentence += output.lasting_of(lasting, view, None if lasted else needed)
         if lasted and not fired:
-            sentence += output.cost_of(wasted or 0.0, COSTLY_SHARE)
+            sentence += output.cost_of(wasted, COSTLY_SHARE)
         return RuleResult(
             Status.FIRED if fired else Status.OK,
             f"{sentence}.",
@@ -193,9 +193,8 @@ def _onset(view: NodeView, usage: Usage, parameters: BatchSizeParameters) -> tup
 
     That is the beginning of the window, or all points where the GPUs were low in them.
     """
-    boxes = counted_boxes(view.gpu_histogram[view.ever_active])
-    highest = [box.p95 for box in boxes]
-    if view.first_active_at is not None and max(highest, default=100.0) < parameters.gpu_threshold_p95:
+    highest = max(box.p95 for box in counted_boxes(view.gpu_histogram[view.ever_active]))
+    if view.first_active_at is not None and highest < parameters.gpu_threshold_p95:
         return 0, view.first_active_at
     points = len(usage.window)
     return view.kept_total - points, float(view.kept_times[-points])

@@ -29,7 +29,7 @@ def fold_minutes(
     """Add the part that each event (``classes`` int64[N]) has in each minute; return the newest minutes, in order."""
     starts, ends = table.starts_us, table.ends_us
     last = int((ends.max() - 1) // MINUTE_US)
-    floor = max(last, minutes[-1].minute if minutes else 0) - RECENT_MINUTES + 1
+    floor = max([last, *(profile.minute for profile in minutes)]) - RECENT_MINUTES + 1
     by_minute = {profile.minute: profile for profile in minutes if profile.minute >= floor}
     own_share = table.self_us / np.maximum(table.durations_us, 1)
     first = max(int(starts.min() // MINUTE_US), floor)

@@ -72,10 +72,7 @@ def _labels(table: EventTable) -> tuple[list[str], IntArray]:
 
 def _disjoint(starts: IntArray, durations: IntArray) -> tuple[IntArray, IntArray]:
     """Return starts and ends of steps, cut so that none begins before the one before it ends."""
-    ends = starts + durations
-    if not ends.size:
-        return starts, ends
-    reached = np.maximum.accumulate(ends)
+    reached = np.maximum.accumulate(starts + durations)
     begins = np.minimum(np.maximum(starts, np.concatenate((starts[:1], reached[:-1]))), reached)
     return begins, reached
 

@@ -80,7 +80,9 @@ def test_given_a_burst_that_waits_when_its_messages_come_again_then_nothing_is_t
     node.apply(*BURST)
     session = node.opened()
     session.announce([Announced(key, each) for key in BURST if isinstance(each := parse_key(key), FrameworkKey)])
-    assert not session.has_changes
+    assert session.has_changes is False
+    session.announce([Announced(key := key_of(1, 0), parse_key(key)), Announced("other", None)])
+    assert session.has_changes is True
 
 
 def test_given_a_burst_of_which_a_part_is_applied_when_the_time_is_over_then_the_rest_is_listed_again() -> None:
@@ -114,3 +116,27 @@ def test_given_an_item_of_an_earlier_version_when_it_goes_on_then_only_what_is_n
     node.put(*(new := [key_of(1, 60 * index) for index in range(8, 10)]))
     assert node.apply(*new) == old[5:]
     assert node.opened().stream.state.listed_us == START_US + 420 * SECOND
+
+
+def test_given_messages_that_came_twice_when_the_item_is_written_again_then_they_are_counted_once() -> None:
+    node = Node()
+    node.put(*(keys := [key_of(1, 60), key_of(2, 300)]))
+    assert node.apply(*keys, *keys) == keys[:1]
+    session = node.opened()
+    session.announce([Announced(keys[0], parse_key(keys[0]))])
+    assert [session.to_record(closed=False).counters["duplicates"] for _ in range(2)] == [3, 3]
+
+
+def test_given_an_item_without_where_it_was_listed_when_opened_then_that_is_where_its_processes_stand() -> None:
+    node = Node()
+    node.put(*(keys := [key_of(1, 60), key_of(2, 300)]))
+    node.apply(*keys)
+    listed = decode_state("item", 1, node.record.state, dict[str, Any])
+    for listed_us, expected in ((listed["listed_us"], listed["listed_us"]), (-1, START_US + 60 * SECOND)):
+        node.record = replace(node.record, state=encode_state({**listed, "listed_us": listed_us}), pending={})
+        assert node.opened().to_record(closed=False).state
+        session = node.opened()
+        session.to_record(closed=False)
+        assert session.stream.state.listed_us == expected
+    assert not node.opened().to_record(closed=False).closed
+    assert node.opened().to_record(closed=True).closed

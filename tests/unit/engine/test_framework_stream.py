@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read, step
 from tests.support.own_rules import OwnJoin, OwnState, OwnSteps, deploy
+from tests.unit.engine.test_partition_order import Bucket, announce, applied, name, order
 from trainguard.engine.plan import RulePlan
 from trainguard.errors import RuleFailedError
 from trainguard.families.installed import FAMILIES
@@ -145,3 +146,36 @@ def test_given_rules_that_fail_when_applied_then_both_are_named_and_neither_has_
         with pytest.raises(RuleFailedError):
             asked(rule)
     assert {each.rule: each.result.status for each in stream.verdicts(closed=False)}["OwnSteps"] is Status.ERROR
+
+
+@pytest.mark.parametrize(
+    ("newest_s", "listed_s", "is_applied"),
+    [(220.0, 0.0, True), (219.999999, 0.0, False), (220.0, 50.0, True), (220.0, 50.000001, False)],
+)
+def test_given_an_object_when_its_node_is_two_minutes_ahead_and_was_not_listed_for_50_s_then_it_is_applied(
+    newest_s: float, listed_s: float, is_applied: bool
+) -> None:
+    keys = [name(1, 100.0), name(2, newest_s)]
+    engine = order((1, 60.0), (2, 60.0), listed_s=listed_s)
+    announce(engine, *keys)
+    assert applied(engine, Bucket(keys)) == keys[:is_applied]
+
+
+@pytest.mark.parametrize(("heard_s", "listed_from"), [(0.000001, 0.000001), (0.0, 600.0)])
+def test_given_a_process_that_was_silent_for_ten_minutes_when_the_job_ends_then_s3_is_not_listed_from_it_on(
+    heard_s: float, listed_from: float
+) -> None:
+    engine, bucket = order((1, heard_s), (2, 600.0), listed_s=600.0), Bucket([])
+    engine.max_seen = START_US + 600 * SECOND
+    assert applied(engine, bucket, drain=True) == []
+    assert bucket.listed_from == [listed_from]
+
+
+@pytest.mark.parametrize(("newest_s", "known"), [(3_600.0, 2), (3_600.000001, 1)])
+def test_given_a_process_that_wrote_nothing_for_an_hour_when_the_item_is_saved_then_it_is_forgotten(
+    newest_s: float, known: int
+) -> None:
+    engine = order((1, 0.0), (2, newest_s), listed_s=newest_s)
+    engine.forget_partitions()
+    assert len(engine.cursors) == known
+    assert engine.floor == (-1 if known == 2 else START_US)

@@ -94,6 +94,23 @@ def test_given_gaps_between_steps_when_judged_then_others_is_the_loop_less_its_s
     )
 
 
+@pytest.mark.parametrize(
+    ("steps", "phases"),
+    [
+        ([step(0, 1.0, 2.0)], {"Step:ModeKeys.TRAIN": 2 * SECOND, "others": 0}),
+        ([step(0, 1.0, 0.0), step(1, 4.0, 0.0)], {"others": 3 * SECOND}),
+        ([step(0, 1.0, 0.0)], {}),
+    ],
+)
+def test_given_steps_without_gaps_or_without_length_when_judged_then_phases_are_what_took_time(
+    steps: list[dict[str, Any]], phases: dict[str, int]
+) -> None:
+    details = judge(read(steps)).plain_details
+
+    assert details["phase_time"] == phases
+    assert details["phase"] == {name: 100.0 * time / sum(phases.values()) for name, time in phases.items()}
+
+
 def test_given_steps_that_overlap_when_judged_then_no_time_counts_twice() -> None:
     first = read([step(0, 0.0, 6.0), step(1, 2.0, 6.0)])
     second = read([step(2, 7.0, 3.0)])
@@ -191,6 +208,24 @@ def test_given_an_event_over_several_minutes_when_kept_by_minute_then_each_has_i
     assert parts[0].classes_us[EventClass.STEP] == 20 * SECOND
     assert parts[0].phases.top(1) == {"DataLoaderIter": 30 * SECOND, "other": 20 * SECOND}
     assert [each.processes for each in state.minutes] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("until_us", "minutes"), [(0, [60 * SECOND]), (1, [60 * SECOND, 1])])
+def test_given_an_event_that_ends_at_a_minute_or_just_after_it_when_kept_by_minute_then_it_has_one_or_two(
+    until_us: int, minutes: list[int]
+) -> None:
+    state = folded(read([event("DataLoaderIter", "next", 0.0, 60.0 + until_us / SECOND, pid=1)]))
+
+    assert [each.phases.total_us for each in state.minutes] == minutes
+
+
+@pytest.mark.parametrize(("count", "other"), [(8, 0), (9, SECOND)])
+def test_given_phases_of_a_minute_when_there_are_more_than_eight_then_the_largest_are_kept(
+    count: int, other: int
+) -> None:
+    (minute,) = folded(read([event(f"phase {each}", "x", 0.0, 1.0 + each) for each in range(count)])).minutes
+
+    assert (len(minute.phases.names), minute.phases.other_us) == (8, other)
 
 
 def test_given_workers_of_a_loader_when_kept_by_minute_then_their_time_is_not_the_training_processes() -> None:

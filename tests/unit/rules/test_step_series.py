@@ -10,6 +10,7 @@ import pytest
 from tests.support import framework_traces
 from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, START_US, TRAIN, VIEW, batches, folded, judge
 from trainguard.records import Status
+from trainguard.rules.framework_loop import ProcessLoop, loop_of
 from trainguard.rules.step_outlier import StepOutlierParameters
 from trainguard.rules.step_overlap import StepOverlap
 from trainguard.rules.step_series import SlowStep, StepSeries
@@ -223,3 +224,57 @@ def test_given_an_event_that_grows_when_it_is_by_ten_points_then_the_advice_name
     assert (RULE.judge(state, VIEW, DEFAULTS).advice or "").startswith(
         "Look at a: it takes 40 %" if named else "Look at what"
     )
+
+
+def test_given_steps_when_reported_then_times_are_in_seconds_to_the_microsecond() -> None:
+    state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 4.0, 0.5)))
+    state.overlap = StepOverlap(3_000_001, 5_000_007, TimeTable(["a"], [1_000]), TimeTable(["a"], [1_000]))
+    details = RULE.judge(state, VIEW, DEFAULTS).plain_details
+    series = state.series[0]
+    p50, p95, p99 = series.durations.quantiles((0.5, 0.95, 0.99))
+    assert details["series"][0]["step_stats"] == {
+        "mean": (950 * 0.5 + 50 * 4.0) / 1_000,
+        "max": 4.0,
+        "p99": p99 / 1e6,
+        "p95": p95 / 1e6,
+        "p50": p50 / 1e6,
+        "min": 0.5,
+    }
+    assert details["series"][0]["stddev"] == series.deviation_us / 1e6
+    assert (details["framework"]["slow_steps_s"], details["framework"]["ordinary_steps_s"]) == (3.000001, 5.000007)
+    last = details["slow_steps"][-1]
+    assert (last["start"], last["duration"]) == (START_US / 1e6 + 1_045 * 0.5 + 54 * 4.0, 4.0)
+
+
+def test_given_steps_of_microseconds_when_it_fires_then_shares_are_of_all_of_slow_steps_and_of_what_is_lost() -> None:
+    seconds = np.where(np.arange(1_100) % 20 == 19, 150e-6, 50e-6)
+    result = judge(batches(seconds), parameters=StepOutlierParameters(slow_share=5.0))
+    assert result.status is Status.FIRED
+    assert result.affected_share == 50 * 150 / 55_000
+    assert result.wasted_share == 50 * 100 / 55_000
+    assert VIEW.watermark_s is not None
+    longer = replace(VIEW, first_step_at=VIEW.watermark_s - 4_096.0)
+    shared = judge(batches(seconds), parameters=StepOutlierParameters(slow_share=5.0), view=longer)
+    assert shared.wasted_share == 50 * 100 / 4_096e6
+    on_the_limit = StepOutlierParameters(slow_share=100.0 * 50 * 100 / 55_000)
+    assert judge(batches(seconds), parameters=on_the_limit).status is Status.OK
+
+
+def test_given_a_slow_share_of_nothing_when_two_processes_fire_then_a_loss_of_a_percent_weighs_more_than_outliers() -> (
+    None
+):
+    long, slow = np.full(1_100, 0.5), np.full(1_100, 0.5)
+    long[110::50] = 0.9
+    slow[300] = 8.0
+    streams = batches(long, process="long"), batches(slow, process="slow")
+    assert judge(*streams, parameters=StepOutlierParameters(slow_share=0.0)).worst == "slow TRAIN"
+
+
+@pytest.mark.parametrize(("known", "admitted"), [(127, True), (128, False)])
+def test_given_training_loops_of_a_node_when_there_are_128_then_no_other_is_admitted(
+    known: int, admitted: bool
+) -> None:
+    loops = [ProcessLoop(f"p-{number}") for number in range(known)]
+    assert (loop_of(loops, "another") is not None) is admitted
+    assert loop_of(loops, "p-7") is loops[7]
+    assert len(loops) == 128

@@ -79,16 +79,15 @@ class CaptureStream:
             return []
         state.verdict = verdict
         state.watermark_s = max(verdict.at, state.watermark_s or 0.0)
-        return self._run(state.watermark_s, closed=False)
+        return self._run(state.watermark_s)
 
     def finish(self) -> list[Fire]:
-        """Judge as a stream that has ended."""
+        """Judge as a stream that has ended, which is no other judgement for rules over captures."""
         watermark_s = self.state.watermark_s
-        return [] if watermark_s is None else self._run(watermark_s, closed=True)
+        return [] if watermark_s is None else self._run(watermark_s)
 
     def finished(self) -> "CaptureStream":
         """Return a copy to finish: the stored state goes on if a late trace arrives after the end."""
-        self.store()
         return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
@@ -96,8 +95,7 @@ class CaptureStream:
         return self._rules.verdicts(self._judge, interval_s=self._plan.interval_s, closed=closed, of=of)
 
     def store(self) -> CaptureState:
-        """Write everything back into the state and return it."""
-        self._rules.store()
+        """Return the state: rules over captures have none of their own."""
         return self.state
 
     def degrade(self) -> str | None:
@@ -117,10 +115,8 @@ class CaptureStream:
         """What rules raised since the stream was opened."""
         return self._rules.raised
 
-    def _run(self, watermark_s: float, *, closed: bool) -> list[Fire]:
-        return self._rules.run(
-            None, self._judge, watermark_s=watermark_s, interval_s=self._plan.interval_s, closed=closed
-        )
+    def _run(self, watermark_s: float) -> list[Fire]:
+        return self._rules.run(None, self._judge, watermark_s=watermark_s, interval_s=self._plan.interval_s)
 
     def _judge(self, rule: CaptureRule, state: Any, parameters: CaptureRuleParameters) -> RuleResult:
         del state, parameters

@@ -84,18 +84,18 @@ def compare_minutes(counts: Sequence[MinuteCount], profiles: Sequence[MinuteProf
     judged = [count for count in counts if count.judged and count.minute in by_minute]
     if not judged:
         return None
-    hit = [count.bottlenecked >= BOTTLENECKED_SHARE * count.judged for count in judged]
-    sides = [
-        [by_minute[count.minute] for count, is_hit in zip(judged, hit, strict=True) if is_hit is side]
-        for side in (True, False)
-    ]
-    classes, phases = [_class_shares(side) for side in sides], [_phase_shares(side) for side in sides]
+    hit = [by_minute[count.minute] for count in judged if _has_bottlenecks(count)]
+    clean = [by_minute[count.minute] for count in judged if not _has_bottlenecks(count)]
     return ComparedMinutes(
-        minutes_with_bottlenecks=len(sides[0]),
-        minutes_without=len(sides[1]),
-        classes=_rows(ComparedClass, *classes),
-        phases=_rows(ComparedPhase, *phases)[:REPORTED_PHASES],
+        minutes_with_bottlenecks=len(hit),
+        minutes_without=len(clean),
+        classes=_rows(ComparedClass, _class_shares(hit), _class_shares(clean)),
+        phases=_rows(ComparedPhase, _phase_shares(hit), _phase_shares(clean))[:REPORTED_PHASES],
     )
+
+
+def _has_bottlenecks(count: MinuteCount) -> bool:
+    return count.bottlenecked >= BOTTLENECKED_SHARE * count.judged
 
 
 def _bottleneck_minutes(rule: str, system: SystemStream) -> Sequence[MinuteCount]:
