@@ -89,9 +89,9 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
         """Add the step's samples, and judge all so far once they are enough."""
         labels = matching(step, parameters.labels_regex)
         predictions = matching(step, parameters.predictions_regex)
-        if len(labels) != len(predictions):
-            labels, predictions = labels[:1], predictions[:1]
         pairs = list(zip(labels, predictions, strict=False))
+        if len(labels) != len(predictions):
+            pairs = pairs[:1]
         added = [used(state, _Adding(state, of, parameters.argmax), step, name) for name, of in pairs]
         if not any(added):
             return None
