@@ -84,9 +84,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
             return None
         names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
         state.name = state.name or next(iter(names), None)
-        if state.name is None or state.name not in names:
-            return None
-        loss = used(state, scalar, step, state.name)
+        loss = next((used(state, scalar, step, name) for name in names if name == state.name), None)
         if loss is None or not math.isfinite(loss):
             return None
         _follow(state, step.step, loss, parameters.deviations)
