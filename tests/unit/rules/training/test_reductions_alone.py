@@ -133,6 +133,8 @@ def test_given_reductions_when_nan_is_looked_for_then_the_one_that_tells_is_name
         assert expected in outcome.result.reason
         assert bool(outcome.steps) is ("the saved" in expected)
         assert outcome.result.measured == (0.0 if "none of" in expected else None)
+        if "none of" in expected:
+            assert outcome.result.worst == "t0"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,10 @@ def test_given_reductions_when_nan_is_looked_for_then_the_one_that_tells_is_name
 def test_given_entries_when_some_are_not_finite_then_they_are_counted(values: list[float], said: str) -> None:
     run = Run()
     run.add(0, {"t": values})
-    assert said in observed("ExplodingTensor", run).result.reason
+    result = observed("ExplodingTensor", run).result
+    assert said in result.reason
+    if result.advice is not None:
+        assert ("save t at earlier steps" in result.advice) is said.endswith("is infinite")
 
 
 def test_given_tensors_of_one_number_and_of_more_when_both_are_not_finite_then_the_larger_share_is_worst() -> None:
