@@ -112,10 +112,14 @@ def _told_by_extremes(step: StepView, tensor: str, threshold: float) -> float | 
     lowest = step.reduction(tensor, "min", absolute=True)
     if highest == 0.0 or (least == 0.0 and most == 0.0):
         return 100.0
-    if (lowest or 0.0) > 0.0 or (least or 0.0) > 0.0 or (most or 0.0) < 0.0:
+    if _is_above_zero(lowest) or _is_above_zero(least) or (most is not None and most < 0.0):
         return 0.0
     some_entry = highest is not None or (least is not None and most is not None)
     return 0.0 if some_entry and threshold >= 100.0 else None
+
+
+def _is_above_zero(value: float | None) -> bool:
+    return value is not None and value > 0.0
 
 
 def _say(reading: Reading) -> str:

@@ -140,7 +140,7 @@ def _channel_sums(step: StepView, tensor: str, axis: int) -> tuple[Floats, int, 
         return None
     sums, start = np.zeros(channels), 0
     for block in blocks:
-        values = float64(block).reshape(-1)
+        values = float64(block)
         channel = (np.arange(start, start + values.size) // stride) % channels
         sums += np.bincount(channel, weights=values, minlength=channels)
         start += values.size

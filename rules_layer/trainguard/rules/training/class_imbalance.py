@@ -89,9 +89,9 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
         """Add the step's samples, and judge all so far once they are enough."""
         labels = matching(step, parameters.labels_regex)
         predictions = matching(step, parameters.predictions_regex)
+        pairs = list(zip(labels, predictions, strict=False))
         if len(labels) != len(predictions):
-            labels, predictions = labels[:1], predictions[:1]
-        pairs = list(zip(labels, predictions, strict=True)) if labels and predictions else []
+            pairs = pairs[:1]
         added = [used(state, _Adding(state, of, parameters.argmax), step, name) for name, of in pairs]
         if not any(added):
             return None
@@ -132,7 +132,7 @@ class _Adding:
         if self._argmax:
             if not is_numeric(scores) or not scores.size or np.isnan(float64(scores)).any():
                 raise TensorUnusableError(self._predictions, step.step, "it holds no numbers, or NaN")
-            predicted: Classes = np.argmax(scores, axis=-1).reshape(-1).astype(np.int64)
+            predicted: Classes = np.argmax(scores, axis=-1).ravel().astype(np.int64)
         else:
             predicted = _classes(step, self._predictions, scores)
         if labels.size != predicted.size:
@@ -156,7 +156,7 @@ def _classes(step: StepView, tensor: str, values: Tensor) -> Classes:
     """Return the classes (int64[N]) that a tensor names, rounded to whole numbers."""
     if not is_numeric(values) or not np.isfinite(float64(values)).all():
         raise TensorUnusableError(tensor, step.step, "it holds values that name no class")
-    return np.rint(float64(values)).reshape(-1).astype(np.int64)
+    return np.rint(float64(values)).ravel().astype(np.int64)
 
 
 def _readings(

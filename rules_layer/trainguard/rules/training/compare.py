@@ -108,8 +108,8 @@ def furthest(close: Closeness, one: StepView, other: StepView, name: str) -> tup
         for left, right in pairs:
             if not (is_numeric(left) and is_numeric(right)):
                 return None
-            was = float64(right).reshape(-1)
-            apart = np.abs(float64(left).reshape(-1) - was)
+            was = float64(right)
+            apart = np.abs(float64(left) - was)
             allowed = close.absolute + close.relative * np.abs(was)
             over = np.where(np.isfinite(apart), apart / allowed, -math.inf)
             place = int(over.argmax()) if over.size else None
@@ -138,8 +138,8 @@ def change_of(now: StepView, before: StepView, name: str) -> tuple[float, float]
         for new, old in paired(now.blocks(name), before.blocks(name)):
             if not (is_numeric(new) and is_numeric(old)):
                 return None
-            was = float64(old).reshape(-1)
-            apart = float64(new).reshape(-1) - was
+            was = float64(old)
+            apart = float64(new) - was
             change += float(np.dot(apart, apart))
             norm += float(np.dot(was, was))
     return math.sqrt(change), math.sqrt(norm)

@@ -131,7 +131,7 @@ def _worst(step: StepView, labels: str, predictions: str, category_no: int | Non
     if not actual.size:
         return None
     classes, indexes = np.unique(np.concatenate([actual, predicted]), return_inverse=True)
-    indexes = indexes.reshape(-1)
+    indexes = indexes.ravel()
     of_label, of_prediction = indexes[: actual.size], indexes[actual.size :]
     totals = np.bincount(of_prediction, minlength=classes.size)
     hits = np.bincount(of_prediction[of_label == of_prediction], minlength=classes.size)
@@ -153,7 +153,7 @@ def _classes(step: StepView, tensor: str, category_no: int | None) -> NDArray[np
     values = step.value(tensor)
     if not (is_numeric(values) or values.dtype == np.bool_) or not np.isfinite(float64(values)).all():
         raise TensorUnusableError(tensor, step.step, "it holds values that name no class")
-    classes: NDArray[np.int64] = values.reshape(-1).astype(np.int64)
+    classes: NDArray[np.int64] = values.ravel().astype(np.int64)
     if classes.size and (classes.min() < 0 or (category_no is not None and classes.max() >= category_no)):
         found = int(classes.min()) if classes.min() < 0 else int(classes.max())
         expected = "from 0" if category_no is None else f"from 0 to {category_no - 1}"

@@ -32,7 +32,7 @@ def _again(first: Tensor, rest: Iterator[Tensor]) -> Iterator[Tensor]:
 
 def float64(block: Tensor) -> Floats:
     """Return a block as float64[N]; itself where it is so already."""
-    return block.astype(np.float64, copy=False)
+    return np.asarray(block, np.float64)
 
 
 def abs_mean(step: StepView, name: str) -> float | None:
@@ -153,4 +153,4 @@ def scalar(step: StepView, name: str) -> float | None:
     if not step.has_value(name):
         return step.reduction(name, "mean")
     blocks = numbers(step, name)
-    return None if blocks is None else float(next(blocks).reshape(-1)[0])
+    return None if blocks is None else float(next(blocks)[0])

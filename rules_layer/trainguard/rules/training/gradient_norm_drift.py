@@ -152,10 +152,9 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
 def _take_loss(state: GradientNormDriftState, step: StepView) -> None:
     names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
     state.loss_name = state.loss_name or next(iter(names), None)
-    if state.loss_name is not None and state.loss_name in names:
-        loss = used(state, scalar, step, state.loss_name)
-        if loss is not None and math.isfinite(loss):
-            state.loss.add(loss)
+    loss = next((used(state, scalar, step, name) for name in names if name == state.loss_name), None)
+    if loss is not None and math.isfinite(loss):
+        state.loss.add(loss)
 
 
 def _take_norms(state: GradientNormDriftState, step: StepView) -> dict[str, Level]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from statistics import fmean
 
-from trainguard.rules.training.guessing import guesses
+from trainguard.rules.training.guessing import LARGEST_LOSS, guesses
 from trainguard.rules.training.learned_nothing import GOOD_SCORE, HALVED, HIGH_SCORE, SCORE_FELL, Found, Limits
 from trainguard.rules.training.progress import NO_TREND, beginning, fall, tail, unit
 from trainguard.rules.training.run_series import MOVING, RunSeries
@@ -82,7 +82,7 @@ def capped(run: RunSeries, limits: Limits) -> Found | None:
             if not GOOD_SCORE <= right <= 1.0:
                 continue
             later = level(loss.means[len(loss.means) // 2 :], 0.5) - left
-            if loss.least <= 0.0 or later > STOPPED * (loss.means[0] - left):
+            if later > STOPPED * (loss.means[0] - left):
                 continue
             classes = _softmaxed(loss, left, 1.0 - right)
             if classes is None:
@@ -134,7 +134,7 @@ def _both(run: RunSeries) -> Iterator[tuple[str, Series, str, Series]]:
 
 def _at(series: Series, step: int) -> float:
     """Return the level of a series at a step."""
-    return next((mean for mean, end in zip(series.means, series.steps, strict=True) if end >= step), series.means[-1])
+    return next((series.means[place] for place, end in enumerate(series.steps) if end >= step), series.means[-1])
 
 
 def _doubled_for_nothing(run: RunSeries, loss: Series, train: Series, lowest: float) -> bool:
@@ -153,10 +153,10 @@ def _gains(score: Series) -> bool:
 def _lost_score(run: RunSeries) -> str | None:
     for name, score in run.score(Mode.EVAL):
         values = smoothed(score.means)
-        count = max(1, len(values) // 4)
         if len(values) < FEWEST:
             continue
-        best = max(fmean(values[place : place + count]) for place in range(len(values) - count + 1))
+        count = len(values) // 4
+        best = max(fmean(values[place : place + count]) for place in range(len(values) - count))
         last, clear = values[-count:], CLEAR_NOISE * noise(score.means) / math.sqrt(count)
         if best - fmean(last) >= max(SCORE_FELL * unit(score), clear) and max(last) < best:
             return f", and {name} was {best:.4g} in its best quarter and is {tail(score):.4g}"
@@ -181,11 +181,9 @@ def _never_near(run: RunSeries, half: list[float], train: Series) -> bool:
 def _softmaxed(loss: Series, left: float, wrong: float) -> int | None:
     """Return of how many classes two softmaxes explain a loss, the fewest: its level, its start, and all its values."""
     least = max(left - wrong - CONFIDENT, loss.most - 1.0 - CONFIDENT / 3.0)
-    if least > _floor(MOST_CLASSES):
-        return None
-    classes = max(FEWEST_CLASSES, math.ceil(math.exp(least + 1.0) - math.e + 1.0))
+    classes = max(FEWEST_CLASSES, math.ceil(math.exp(min(least, LARGEST_LOSS) + 1.0) - math.e + 1.0))
     floor = _floor(classes)
-    is_level = floor + UNSURE * wrong - CONFIDENT / 3.0 <= left
+    is_level = classes <= MOST_CLASSES and floor + UNSURE * wrong - CONFIDENT / 3.0 <= left
     return classes if is_level and floor <= loss.least and loss.most - floor >= LEAST_COVERED else None
 
 

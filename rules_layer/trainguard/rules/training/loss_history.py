@@ -21,9 +21,9 @@ class LossHistory(msgspec.Struct, array_like=True):
     def reference(self, step: int, num_steps: int) -> tuple[int, float] | None:
         """Return the newest saved step at least ``num_steps`` before a step, with its loss; None where none is."""
         found = None
-        for saved, loss in zip(self.steps, self.losses, strict=True):
+        for index, saved in enumerate(self.steps):
             if saved <= step - num_steps:
-                found = saved, loss
+                found = saved, self.losses[index]
         return found
 
     def is_due(self, step: int, num_steps: int) -> bool:
@@ -38,8 +38,8 @@ class LossHistory(msgspec.Struct, array_like=True):
             first = next(index for index, saved in enumerate(self.steps) if saved >= self.checked)
         else:
             first = max(sum(saved <= step - num_steps for saved in self.steps) - 1, 0)
-        keep = list(range(first, len(self.steps)))
-        if len(keep) > MOST_KEPT:
-            keep = [*keep[:-1:2], keep[-1]]
+        keep = range(first, len(self.steps))
+        if len(keep) > MOST_KEPT:  # by one: of an odd number of steps the first and the newest stay
+            keep = keep[::2]
         self.steps = [self.steps[index] for index in keep]
         self.losses = [self.losses[index] for index in keep]

@@ -84,9 +84,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
             return None
         names = sorted(step.members(LOSSES), key=lambda each: (not TOTAL.search(each), each))
         state.name = state.name or next(iter(names), None)
-        if state.name is None or state.name not in names:
-            return None
-        loss = used(state, scalar, step, state.name)
+        loss = next((used(state, scalar, step, name) for name in names if name == state.name), None)
         if loss is None or not math.isfinite(loss):
             return None
         _follow(state, step.step, loss, parameters.deviations)
@@ -97,28 +95,29 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
 
 def _follow(state: LossSpikeState, step: int, loss: float, deviations: float) -> None:
     window = state.window
-    middle = median(window) if window else loss
-    deviation = MAD_TO_DEVIATION * median(abs(each - middle) for each in window) if window else 0.0
-    clear = max(deviations * deviation, HALF * abs(middle))
+    if len(window) < FEWEST:
+        state.window = [*window, loss]
+        return
+    middle = median(window)
+    deviation = MAD_TO_DEVIATION * median(abs(each - middle) for each in window)
     if state.begins is not None:
         state.peak, state.length = max(state.peak, loss), state.length + 1
         back = middle + max(BACK * deviation, HALF * (state.peak - middle))
         if loss <= back:
-            _end(state, step, middle)
+            _end(state, state.begins, step, middle)
         elif state.length > WINDOW:
             state.begins, state.window = None, [loss]
-        return
-    if len(window) >= FEWEST and loss - middle > clear > 0.0:
+    elif loss - middle > max(deviations * deviation, HALF * abs(middle)) > 0.0:
         state.begins, state.peak, state.length = step, loss, 1
-        return
-    state.window = [*window[-WINDOW + 1 :], loss]
+    else:
+        state.window = [*window[-WINDOW + 1 :], loss]
 
 
-def _end(state: LossSpikeState, step: int, middle: float) -> None:
+def _end(state: LossSpikeState, begins: int, step: int, middle: float) -> None:
     height = state.peak - middle
     state.spikes += 1
-    if state.begins is not None and (state.largest_at is None or height > state.largest):
-        state.largest, state.largest_at = height, (state.begins, step, state.peak)
+    if height > state.largest:
+        state.largest, state.largest_at = height, (begins, step, state.peak)
     state.begins = None
 
 

@@ -199,6 +199,7 @@ NOISY = [FIFTH, *zigzag(31, 0.004, FIFTH, FIFTH)]
         ([9.0] * 4 + [FIFTH] * 12, {"name": "q_loss"}, False),
         ([9.0] * 4 + [FIFTH] * 12, {"scores": [0.2] * 12}, True),
         ([9.0] * 4 + [FIFTH] * 12, {"scores": [0.25] * 12}, False),
+        ([9.0] * 4 + [FIFTH] * 12, {"scores": [20.0] * 12}, True),
         ([9.0] * 4 + [FIFTH * (1.0 - 1e-5 * place) for place in range(12)], {}, False),
         ([9.0] * 4 + [FIFTH * (1.0 + 1e-5 * place) for place in range(12)], {}, False),
     ],

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.rules.training.curves import LIMITS, run_of
+from tests.unit.rules.training.curves import LIMITS, run_of, series_of
 from trainguard.rules.training.learned_nothing import Found
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
+from trainguard.rules.training.progress import fall
 
 HALVED = [8.0] * 6 + [2.0] * 14
 """At the lowest loss of validation, at step 5, it was 8, and at the end a quarter of it."""
@@ -17,7 +18,7 @@ HALVED = [8.0] * 6 + [2.0] * 14
 def worsens(held: Sequence[float], **given: Any) -> Found | None:
     train, name, of = given.get("train", HALVED), given.get("name", "val"), given.get("train_name", "loss")
     held_score = {"acc": given["score"]} if "score" in given else {}
-    run = run_of({of: train, "z": [1.0] * 20}, {name: held, "y": [1.0] * 20}, held_score=held_score)
+    run = run_of({of: train, "z": HALVED}, {name: held, "y": DOUBLED}, held_score=held_score)
     return validation_worsens(run, LIMITS)
 
 
@@ -46,6 +47,11 @@ LOST = [60.0] * 10 + [50.0] * 10
         (DOUBLED, {"train": [8.0] * 5 + [8.0] + [4.2] * 14}, False),
         (DOUBLED, {"train": [8.0] * 4 + [1.0, 8.0] + [4.0] * 14}, True),
         (DOUBLED, {"train": [2.0, *HALVED[1:]]}, True),
+        (DOUBLED, {"train": [8.0, 9.0, *HALVED[2:]]}, True),
+        (rising(4.0, 8.0, before=12, rest=7), {"train": [8.0] * 8 + [0.0, 8.0]}, True),
+        ([9.0] * 5 + [4.0] * 7 + [8.0] * 8, {}, True),
+        (rising(4.0, 8.0, before=4, rest=5), {}, True),
+        (rising(4.0, 8.0, before=5, rest=4), {}, False),
         (DOUBLED, {"name": "q_loss"}, False),
         (DOUBLED, {"train_name": "q_loss"}, False),
         (DOUBLED, {"train": [8.0] * 6 + [2.0] * 4}, True),
@@ -55,9 +61,9 @@ LOST = [60.0] * 10 + [50.0] * 10
         (rising(4.0, 8.0, before=3, rest=6), {}, True),
         (rising(4.0, 8.0, before=2, rest=6), {}, False),
         (rising(4.0, 9.0, before=14, rest=5), {"train": [8.0] * 15 + [2.0] * 5}, True),
-        (rising(4.0, 9.0, before=14, rest=4), {"train": [8.0] * 15 + [2.0] * 5}, False),
+        (rising(4.0, 12.0, before=14, rest=4), {"train": [8.0] * 15 + [2.0] * 5}, False),
         (rising(4.0, 9.0, before=23, rest=8), {"train": [8.0] * 24 + [2.0] * 8}, True),
-        (rising(4.0, 9.0, before=24, rest=7), {"train": [8.0] * 25 + [2.0] * 8}, False),
+        (rising(4.0, 12.0, before=24, rest=7), {"train": [8.0] * 25 + [2.0] * 8}, False),
         (DOUBLED, {"score": [0.9] * 20}, False),
         (DOUBLED, {"score": [0.89] * 20}, True),
         (DOUBLED, {"score": [90.0] * 20}, False),
@@ -74,6 +80,8 @@ LOST = [60.0] * 10 + [50.0] * 10
         (rising(10.0, 13.0), {"score": [60.0] * 10 + [45.0] * 7 + [59.0, 59.0, 0.0]}, True),
         (rising(10.0, 13.0), {"score": [60.0, 50.0] * 5 + [50.0, 40.0] * 5}, False),
         (rising(10.0, 13.0), {"score": [60.0, 56.0] * 5 + [48.0, 44.0] * 5}, True),
+        (rising(10.0, 13.0), {"score": [50.0] * 4 + [60.0] * 4 + [50.0] * 7 + [48.0] * 5}, True),
+        (rising(10.0, 13.0), {"score": [50.0] * 4 + [60.0] * 4 + [50.0] * 7 + [48.5] * 5}, False),
         (rising(10.0, 13.0), {}, False),
         (rising(0.0, 13.0), {"score": LOST}, False),
         (rising(0.1, 13.0), {"score": LOST}, True),
@@ -104,6 +112,11 @@ TRAINED = [8.0] * 10 + [2.0] * 10
 JUMPY = [8.0] * 10 + [8.0, 12.0] * 5
 
 
+def swing(middle: float, by: float) -> list[float]:
+    """Return ten values whose noise may be exactly the share of their middle that is the threshold."""
+    return [middle - by, middle + by] * 5
+
+
 def jumps(held: Sequence[float], train: Sequence[float] = TRAINED, **given: Any) -> Found | None:
     score = {"acc": given["score"]} if "score" in given else {}
     held_score = {"held_acc": given["held_score"]} if "held_score" in given else {}
@@ -130,7 +143,12 @@ GOOD, BAD = [1.0] * 20, [0.75] * 20
         (JUMPY, [8.0] * 10 + [2.17, 1.83] * 5, {}, False),
         (JUMPY, [8.0, 4.0] * 5 + [2.0] * 10, {}, True),
         ([1.0] * 20 + [8.0, 12.0] * 10, [8.0] * 20 + [2.0] * 20, {}, False),
-        ([1.0] * 20 + [8.0, 8.0, 10.2, 10.2] * 5, [8.0] * 20 + [2.0] * 20, {}, True),
+        ([1.0] * 20 + [8.0, 8.0, 9.12, 9.12] * 5, [8.0] * 20 + [2.0] * 20, {}, True),
+        ([8.0] * 10 + swing(8.43248, 0.5224493181775605), [7.0] * 10 + [2.0] * 10, {}, True),
+        ([12.0] * 10 + [12.0, 18.0] * 5, [9.8857] * 10 + swing(0.25 * 9.8857, -0.20416205057539075), {}, True),
+        (JUMPY, [8.0, 9.0] + [8.0] * 8 + [2.0] * 10, {}, True),
+        (JUMPY, [8.0, 7.0] + [8.0] * 8 + [2.16, 1.84] * 5, {}, True),
+        (JUMPY, [8.0] * 7 + [4.0, 8.0, 4.0] + [2.0] * 6 + [2.5, 1.5, 2.5, 1.5], {}, True),
         (JUMPY[:10], TRAINED, {}, False),
         ([8.0] * 5 + [8.0, 12.0] * 3, TRAINED, {}, True),
         (JUMPY, TRAINED[:9], {}, False),
@@ -164,6 +182,10 @@ def test_given_validation_that_jumps_when_it_is_told_then_the_size_of_its_jumps_
     )
 
 
+def below(value: float) -> float:
+    return math.nextafter(value, -math.inf)
+
+
 def floor(classes: int) -> float:
     return math.log(math.e + classes - 1.0) - 1.0
 
@@ -181,7 +203,7 @@ def to_the_top(left: float, most: float, least: float = 0.05) -> list[float]:
 
 def stands(losses: Sequence[float], right: Sequence[float] | float, name: str = "loss") -> Found | None:
     scores = [right] * 20 if isinstance(right, float) else right
-    return capped(run_of({name: losses, "z": [1.0] * 20}, score={"acc": scores, "f1": [0.1] * 20}), LIMITS)
+    return capped(run_of({name: losses, "z": double(10, 0.1)}, score={"acc": scores, "f1": [0.9] * 20}), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -206,17 +228,23 @@ def stands(losses: Sequence[float], right: Sequence[float] | float, name: str = 
         ([0.0] * 2 + [1.5] * 18, 0.9, None),
         ([1e-9] * 2 + [2.4] * 2 + [1.5] * 16, 0.9, None),
         (double(99_999, 0.0, above=0.0299), 1.0, 99_990),
-        (double(100_000, 0.0, above=0.0301), 1.0, None),
+        (double(100_000, 0.0, above=0.029998), 1.0, 100_000),
+        (double(100_000, 0.0, above=0.030005), 1.0, None),
         ([2_000.0] * 2 + [1_000.0] * 18, 0.9, None),
         (double(3, 0.2, above=-0.1199), 0.8, 3),
         (double(3, 0.2, above=-0.1201), 0.8, None),
         (to_the_top(0.0801, 1.0099), 0.8, 10),
+        ([floor(10) + 1.0, *[floor(10) + 0.45 * (1.0 - 0.8) - 0.03 / 3.0] * 15], 0.8, 10),
+        ([floor(10) + 1.0, *[below(floor(10) + 0.45 * (1.0 - 0.8) - 0.03 / 3.0)] * 15], 0.8, None),
         (to_the_top(0.0799, 1.0099), 0.8, None),
         (to_the_top(0.0801, 1.0101), 0.8, None),
         (to_the_top(0.1621, 1.0101, 0.09), 0.8, 11),
         (to_the_top(0.1617, 1.0101, 0.09), 0.8, None),
         (to_the_top(0.15, 1.0099, 0.0001), 0.8, 10),
         (to_the_top(0.15, 1.0099, -0.0001), 0.8, None),
+        ([floor(10) + 0.25] * 2 + [floor(10) + 0.0299] * 18, 1.0, 10),
+        ([2.125] * 10 + [1.5625] * 5 + [1.5] * 5, 0.9, 9),
+        ([2.125] * 10 + [1.563] * 5 + [1.5] * 5, 0.9, None),
         ([floor(10) + 0.2501] * 2 + [floor(10) + 0.0299] * 18, 1.0, 10),
         ([floor(10) + 0.2499] * 2 + [floor(10) + 0.0299] * 18, 1.0, None),
         ([2.4] * 10 + [1.589] * 5 + [1.5] * 5, 0.9, 10),
@@ -237,6 +265,11 @@ def test_given_a_loss_that_stands_when_two_softmaxes_explain_it_then_their_class
 FAR = [2.3 - 0.01 * step for step in range(24)]
 """From a guess among ten classes, at an even speed, by a tenth."""
 GUESSES = [0.1] * 24
+
+
+ON_THE_BOUND = [2.322 - 0.0043 * 2.322 * step for step in range(24)]
+ON_THE_BOUND[1:] = [value + 0.018883397693455484 * (-1) ** place for place, value in enumerate(ON_THE_BOUND[1:])]
+"""It falls by four deviations of its noise exactly."""
 
 
 def slow(train: Sequence[float] = FAR, **given: Any) -> Found | None:
@@ -271,6 +304,12 @@ def in_quarters(*falls: float, start: float = 2.3) -> list[float]:
         (FAR, {"held_score": [0.1] * 12 + [0.49] * 12}, True),
         (FAR, {"held_score": [0.1] * 12 + [0.5] * 12}, False),
         (FAR, {"name": "vf_loss"}, False),
+        (FAR, {"score": [0.1] + [0.3] * 23}, True),
+        ([2.29, 2.31, *FAR[2:]], {"score": [0.1205] * 24}, True),
+        ([2.3 - 0.2 * step / 512 for step in range(512)], {"held": FAR}, True),
+        ([0.01 if step == 99 else 2.3 - 0.2 * step / 512 for step in range(512)], {"held": FAR}, True),
+        ([0.0 if step == 99 else 2.3 - 0.2 * step / 512 for step in range(512)], {"held": FAR}, False),
+        (ON_THE_BOUND, {}, True),
         (FAR, {"min_fall": 0.17}, True),
         (FAR, {"min_fall": 0.18}, False),
         ([value - 0.9 for value in FAR], {"score": [0.25] * 24}, True),
@@ -283,7 +322,7 @@ def in_quarters(*falls: float, start: float = 2.3) -> list[float]:
         (in_quarters(0.08, 0.0, 0.08), {}, False),
         (in_quarters(0.08, -0.01, 0.08), {}, False),
         ([value + 0.1 * (-1) ** place for place, value in enumerate(FAR)], {}, False),
-        ([2.3, *[value + 0.015 * (-1) ** place for place, value in enumerate(FAR[1:])]], {}, True),
+        ([2.3, *[value + 0.0155 * (-1) ** place for place, value in enumerate(FAR[1:])]], {}, True),
         ([2.3, *[value + 0.02 * (-1) ** place for place, value in enumerate(FAR[1:])]], {}, False),
     ],
 )
@@ -297,7 +336,9 @@ def test_given_a_run_from_chance_when_it_falls_evenly_and_has_covered_little_the
 
 
 def test_given_a_run_that_is_too_slow_when_it_is_told_then_what_it_covered_is_named() -> None:
-    found = slow()
+    found, exact = slow(), 2.0 * fall(series_of(FAR))
+    assert slow(min_fall=exact) is not None
+    assert slow(min_fall=math.nextafter(exact, math.inf)) is None
     assert found is not None
     assert found.value == pytest.approx((2.3 - 2.095) / 2.3)
     assert found.reason == (

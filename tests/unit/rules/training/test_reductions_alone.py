@@ -26,6 +26,7 @@ def of(*tensors: Reductions, name: str = "t", shape: tuple[int, ...] = (2, 2), *
 
 def percent(outcome: Outcome) -> float | None:
     """Return the share that was found; None where the reductions do not answer."""
+    assert outcome.state.unusable == (outcome.result.status is Status.ERROR)
     if outcome.result.status is Status.ERROR:
         assert "only reductions were saved" in outcome.result.reason
         return None
@@ -132,6 +133,8 @@ def test_given_reductions_when_nan_is_looked_for_then_the_one_that_tells_is_name
         assert expected in outcome.result.reason
         assert bool(outcome.steps) is ("the saved" in expected)
         assert outcome.result.measured == (0.0 if "none of" in expected else None)
+        if "none of" in expected:
+            assert outcome.result.worst == "t0"
 
 
 @pytest.mark.parametrize(
@@ -146,12 +149,17 @@ def test_given_reductions_when_nan_is_looked_for_then_the_one_that_tells_is_name
 def test_given_entries_when_some_are_not_finite_then_they_are_counted(values: list[float], said: str) -> None:
     run = Run()
     run.add(0, {"t": values})
-    assert said in observed("ExplodingTensor", run).result.reason
+    result = observed("ExplodingTensor", run).result
+    assert said in result.reason
+    if result.advice is not None:
+        assert ("save t at earlier steps" in result.advice) is said.endswith("is infinite")
 
 
 def test_given_tensors_of_one_number_and_of_more_when_both_are_not_finite_then_the_larger_share_is_worst() -> None:
     run = Run()
     run.add(0, {"a": [NAN, 1.0, NAN, NAN], "b": [NAN], "c": np.empty(0)})
+    assert observed("ExplodingTensor", run).result.worst == "b"
+    run.add(1, {"b": [NAN, 1.0]}, reductions={"a": {"max": NAN}})
     assert observed("ExplodingTensor", run).result.worst == "b"
 
 
@@ -198,7 +206,8 @@ def test_given_a_tensor_without_entries_when_folded_then_there_is_no_number(valu
 def test_given_blocks_when_folded_then_moments_and_counts_are_exact() -> None:
     values = np.array([1.0, 3.0] * 7 + [5.0, 7.0] * 7)
     assert moments_of(step_with({}, values), "t") == (4.0, 5.0)
-    assert moments_of(step_with({}, [2.5]), "t") == (2.5, 0.0)
+    assert moments_of(step_with({}, [0.1]), "t") == (0.1, 0.0)
+    assert abs_mean(step_with({}, np.array([1.0, -3.0] * 7 + [5.0, -7.0] * 7)), "t") == 4.0
     found = zeros(step_with({}, np.array([0, 1, 0, 2] * 5)), "t")
     assert found is not None
     assert (found.percent, found.size, found.zeros) == (50.0, 20, 10)

@@ -11,7 +11,6 @@ from tests.support.steps import Outcome, Run, fired, observed
 from trainguard.records import Status
 from trainguard.rules.training.check_input_images import CheckInputImagesState
 from trainguard.rules.training.class_imbalance import ClassImbalanceState
-from trainguard.tensors.step_view import Mode
 
 
 def one(tensors: Mapping[str, Any], **how: Any) -> Run:
@@ -112,6 +111,8 @@ def test_given_both_faults_of_classes_when_ranked_then_the_one_further_over_its_
     assert outcome.state.latest.kind == kind
     assert outcome.result.measure is not None
     assert ("wrongly" in outcome.result.measure.what) is (kind == "misprediction")
+    if outcome.result.advice is not None:
+        assert ("of this class" in outcome.result.advice) is (kind == "misprediction")
 
 
 def test_given_tensors_that_do_not_pair_when_judged_then_only_the_first_of_each_counts() -> None:
@@ -154,6 +155,15 @@ def test_given_scores_when_they_are_taken_then_the_highest_of_the_last_axis_is_t
     state = of_classes([1, 0, 2, 0], scores, argmax=True).state
     assert isinstance(state, ClassImbalanceState)
     assert (state.counts, state.wrong) == ({0: 2, 1: 1, 2: 1}, {0: 1})
+
+
+def test_given_a_single_sample_when_it_is_enough_then_it_is_judged() -> None:
+    assert of_classes([1], [1], samples=1).result.status is Status.OK
+
+
+def test_given_a_large_class_when_a_small_one_is_wrong_more_often_then_the_small_one_is_named() -> None:
+    said = of_classes([0] * 10 + [1] * 2, [1] * 4 + [0] * 8, samples=12).result.reason
+    assert "2 of 2 samples of class 1 were predicted wrongly" in said
 
 
 def test_given_steps_without_samples_when_judged_then_they_say_nothing() -> None:
@@ -234,6 +244,8 @@ def test_given_classes_that_cannot_be_when_confusion_is_asked_for_then_it_is_sai
 def test_given_classes_up_to_the_last_when_confusion_is_asked_for_then_they_count() -> None:
     assert confused([0, 1], [0, 1], category_no=2).result.status is Status.OK
     assert confused([], []).result.status is Status.NOT_APPLICABLE
+    for alone in ("labels", "predictions"):
+        assert observed("Confusion", one({alone: [0, 1]})).result.status is Status.NOT_APPLICABLE
     run = one({"a": [1], "b": [0], "c": [1]}, collections={"labels": ["c", "b"], "predictions": ["a"]})
     assert observed("Confusion", run).result.worst == "a"
     assert observed("Confusion", run).result.reason.startswith("Step 7: class 0 is a label and never predicted")
@@ -269,6 +281,7 @@ def test_given_images_when_checked_then_the_mean_of_each_channel_is_over_all_so_
         "Step 0: the mean of channel 0 of hybridsequential0_input_0 over 1 images is 0.5, and 2 images are waited for."
     )
     assert of_images(first[:0]).result.status is Status.NOT_APPLICABLE
+    assert of_images(np.full((2, 3, 2), 0.5)).result.reason.endswith("is 0.5, further from 0 than the threshold 0.2.")
     both = of_images(first, second, threshold_mean=0.1875)
     assert both.result.reason == (
         "Step 1: the mean of channel 2 of hybridsequential0_input_0 over 4 images is -0.1875, not further from 0 than "
@@ -322,63 +335,3 @@ def test_given_features_when_the_most_important_are_told_then_up_to_five_are_nam
 def test_given_features_of_no_importance_when_judged_then_nothing_is_said() -> None:
     run = one({"feature_importance/weight/a": [0.0], "feature_importance/weight/b": [0.0]})
     assert observed("FeatureImportanceOverweight", run).result.status is Status.NOT_APPLICABLE
-
-
-def losses_of(names: Sequence[str], mode: Mode, values: Sequence[float], run: Run | None = None) -> Run:
-    run = Run() if run is None else run
-    for step, value in enumerate(values):
-        of_step = {name: [value] for name in names}
-        run.add(100 * len(run.steps), of_step, mode=mode, mode_step=step, collections={"losses": list(names)})
-    return run
-
-
-@pytest.mark.parametrize(("tensors", "left"), [(32, 0), (33, 3)])
-def test_given_more_losses_than_are_kept_when_checked_then_the_others_are_counted(tensors: int, left: int) -> None:
-    run = losses_of([f"loss{place:02d}" for place in range(tensors)], Mode.TRAIN, [3.0, 2.0, 1.0])
-    outcome = observed("LossNotDecreasing", run, num_steps=1)
-    assert outcome.state.left_out == left
-    assert outcome.state.evaluated == 2
-
-
-@pytest.mark.parametrize(
-    ("mode", "fires_in"), [(None, "EVAL"), ("TRAIN", "TRAIN"), ("EVAL", "EVAL"), ("PREDICT", "PREDICT")]
-)
-def test_given_losses_of_several_modes_when_one_is_asked_for_then_that_is_checked(
-    mode: str | None, fires_in: str
-) -> None:
-    run = Run()
-    for each in (Mode.EVAL, Mode.TRAIN, Mode.PREDICT, Mode.GLOBAL):
-        losses_of(["loss"], each, [1.0, 1.0, 1.5], run)
-    outcome = observed("LossNotDecreasing", run, num_steps=2, **({} if mode is None else {"mode": mode}))
-    modes = {step.step: step.mode for step in run.steps}
-    assert [modes[step].value for step in outcome.steps] == [fires_in]
-    assert outcome.state.first is not None
-    assert f"loss rose by 50 % since step 0 of mode {fires_in}, from 1 to 1.5, above the threshold 5 %" in (
-        outcome.state.first.reason
-    )
-    assert outcome.state.waiting == 11
-
-
-def test_given_losses_before_the_range_when_a_check_looks_back_then_they_are_its_reference() -> None:
-    run = losses_of(["loss"], Mode.GLOBAL, [2.0, 1.0, 1.0])
-    outcome = observed("LossNotDecreasing", run, num_steps=1, start_step=200)
-    assert outcome.steps == [200]
-    assert outcome.result.reason == "Step 200: loss fell by 0 % since step 1, from 1 to 1, below the threshold 0.1 %."
-
-
-def test_given_no_collection_when_losses_are_asked_for_then_all_scalars_count_unless_some_are_selected() -> None:
-    run = Run()
-    for step in range(3):
-        run.add(step, {"a": [1.0], "b": [2.0, 2.0], "c": [1.0]}, collections={"mine": ["c"], "losses": ["x"]})
-    assert "(the worst of 2 such losses, of 2 in all)" in observed("LossNotDecreasing", run, num_steps=1).result.reason
-    of_mine = observed("LossNotDecreasing", run, num_steps=1, collection_names="mine").result
-    assert (of_mine.worst, "such losses" in of_mine.reason) == ("c", False)
-    absent = observed("LossNotDecreasing", run, num_steps=1, tensor_regex="nothing").result
-    assert absent.status is Status.NOT_APPLICABLE
-    both = Run()
-    for step in range(2):
-        both.add(step, {"a": [1.0], "c": [1.0]}, collections={"mine": ["c"], "losses": ["a"]})
-    given = {"num_steps": 1, "collection_names": "mine"}
-    assert "of 2 in all" in observed("LossNotDecreasing", both, **given).result.reason
-    alone = observed("LossNotDecreasing", both, use_losses_collection=False, **given).result
-    assert (alone.worst, "in all" in alone.reason) == ("c", False)
