@@ -11,12 +11,11 @@ import pytest
 
 from tests.answers.random_curves import random_curves
 from tests.answers.recorded import compare, plain_result, rounded
-from tests.support.steps import RULES, parameters
+from tests.support.steps import RULES, judgement, parameters
 from tests.support.tensor_trials import expected, trial_steps, trials
 from tests.training.recorded.scoring import recorded
 from tests.unit.rules.training.random_runs import SET_UP, random_run
 from trainguard.rules.training.registry import TRUSTED_RULES
-from trainguard.rules.training.step_rule import RunView
 from trainguard.tensors.step_view import StepView
 
 FOLDER = Path(__file__).with_name("training")
@@ -53,8 +52,8 @@ def _judgements(rule: str, steps: Sequence[StepView], given: Mapping[str, Any]) 
     for place, step in enumerate(steps, 1):
         each.observe(state, step, values)
         if place % every == 0:
-            yield plain_result(each.judge(state, RunView(place), values))
-    yield plain_result(each.judge(state, RunView(len(steps), closed=True), values)) | {"fired at": state.steps}
+            yield plain_result(judgement(each, state, place, values))
+    yield plain_result(judgement(each, state, len(steps), values, closed=True)) | {"fired at": state.steps}
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -154,7 +154,12 @@ def observed(rule: str, run: Run, **given: object) -> Outcome:
     state = each.state_type()
     for step in run.steps:
         each.observe(state, step, values)
-    return Outcome(state, each.judge(state, RunView(len(run.steps), closed=True), values))
+    return Outcome(state, judgement(each, state, len(run.steps), values, closed=True))
+
+
+def judgement(rule: AnyStepRule, state: StepState, steps: int, values: Any, *, closed: bool = False) -> RuleResult:
+    """Return what a rule says of a run of so many steps."""
+    return rule.judge(state, RunView(steps, closed), values)
 
 
 def fired(rule: str, run: Run, **given: object) -> list[int]:

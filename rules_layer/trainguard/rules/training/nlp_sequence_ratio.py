@@ -96,11 +96,11 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
 def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[float] | None:
     """Return the percentage of each token; None of a tensor that holds no numbers, or nothing."""
     blocks = numbers(step, tensor)
-    counts, size = [0] * len(tokens), 0
+    counts, size = np.zeros(len(tokens)), 0
     for block in blocks or ():
         size += block.size
-        counts = [count + int(np.count_nonzero(block == token)) for count, token in zip(counts, tokens, strict=True)]
-    return [100.0 * count / size for count in counts] if size else None
+        counts += [np.count_nonzero(block == token) for token in tokens]
+    return [float(share) for share in 100.0 * counts / size] if size else None
 
 
 def _say(reading: Reading) -> str:

@@ -114,7 +114,7 @@ def _reading(state: StepState, step: StepView, there: StepView, tensor: str, *, 
     """Return the reading of a tensor; its value is open where it is the same, or no number says the difference."""
     apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
     if apart is None:
-        return Reading(tensor, math.nan, None, not same, 0.0 if same else math.inf)
+        return Reading(tensor, math.nan, None, not same, math.inf)
     return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1])
 
 

@@ -190,7 +190,8 @@ def test_given_a_lost_score_when_judged_then_its_numbers_are_of_the_score() -> N
         collections = {"losses": ["loss"], "metrics": ["acc"]}
         run.add(step, {"loss": [loss], "acc": [score]}, mode=Mode.TRAIN, collections=collections)
     result = observed("TrainingDiverged", run).result
-    assert (result.worst, result.measured, result.threshold) == ("acc", 0.25, pytest.approx(0.55))
+    assert (result.worst, result.measured) == ("acc", 0.25)
+    assert result.threshold == pytest.approx(0.55)
     assert (result.measure and result.measure.what) == "score"
     assert (result.advice or "").startswith("Go back to a checkpoint before the rise.")
     assert result.reason.startswith("Step 13: acc had a mean of 0.75")

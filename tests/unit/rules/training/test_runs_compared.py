@@ -105,8 +105,8 @@ def test_given_metrics_of_training_and_validation_when_compared_then_each_pair_c
 
 def test_given_metrics_that_are_no_numbers_when_compared_then_the_others_are() -> None:
     broken = {"train-a": ["x"], "validation-a": [9.0], "train-b": [1.0], "validation-b": ["x"]}
-    outcome = observed("Overfit", phases((GLOBAL, {**broken, "train-c": [1.0], "validation-c": [1.0]})))
-    assert (outcome.state.pairs, outcome.state.evaluated) == ({"c": 0}, 1)
+    state: Any = observed("Overfit", phases((GLOBAL, {**broken, "train-c": [1.0], "validation-c": [1.0]}))).state
+    assert (state.pairs, state.evaluated) == ({"c": 0}, 1)
 
 
 @pytest.mark.parametrize(("metrics", "left_out"), [(32, 0), (33, 2), (35, 6)])
@@ -114,7 +114,7 @@ def test_given_more_pairs_than_are_kept_when_compared_twice_then_the_others_are_
     metrics: int, left_out: int
 ) -> None:
     saved = {f"{data}-m{place:02d}": [1.0] for place in range(metrics) for data in ("train", "validation")}
-    state = observed("Overfit", phases((GLOBAL, saved), (GLOBAL, saved))).state
+    state: Any = observed("Overfit", phases((GLOBAL, saved), (GLOBAL, saved))).state
     assert (len(state.pairs), state.left_out, state.evaluated) == (32, left_out, 2)
 
 
@@ -132,6 +132,10 @@ def test_given_more_pairs_than_are_kept_when_compared_twice_then_the_others_are_
          "training (loss): 0.01 below 2 (step 2) for 1 saved step, below the threshold 5."),
         (((GLOBAL, {"train-a": [1.0], "test-a": [2.0]}),) * 2, {"patience_train": 2, "patience_validation": 1}, [1],
          "validation (test-a): 0.01 below 2 (step 0) for 1 saved step, not below the threshold 1."),
+        (((TRAIN, 1.0), (EVAL, 1.0), (EVAL, 1.0), (EVAL, 1.0), (TRAIN, 1.0), (EVAL, 1.0), (TRAIN, 1.0)),
+         {"patience_train": 2, "patience_validation": 1}, [2, 3, 4, 5, 6],
+         ("validation: 0.01 below 1 (step 1) for 3 saved steps, not below the threshold 1 (the worst of 2 such losses, "
+         "of 2 in all).")),
         (((TRAIN, 1.0), (EVAL, 1.0), (TRAIN, 1.0), (EVAL, 1.0)), {"patience_train": 1, "patience_validation": 1},
          [2, 3],
          ("training: 0.01 below 1 (step 0) for 1 saved step, not below the threshold 1 (the worst of 2 such "
@@ -209,6 +213,7 @@ def test_given_one_checksum_or_none_when_judged_then_only_the_one_waits_for_othe
          "1: not below the threshold 0.75."),
         ((5.0, 4.0), {"large_threshold": 0}, "0.4: above the threshold 0."),
         ((3.0, 4.0), {"small_threshold": 0}, "0: not below the threshold 0."),
+        ((8.0, 4.0), {"small_threshold": 1, "large_threshold": 0.5}, "1: above the threshold 0.5."),
         ((8.0, 4.0), {"small_threshold": 2, "large_threshold": 0.5},
          "1: below the threshold 2."),
     ],
