@@ -11,7 +11,7 @@ from tests.support.own_rules import OwnParameters, OwnRule, OwnState
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, gone_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.errors import RuleFailedError
+from trainguard.errors import RuleConfigError, RuleFailedError
 from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
@@ -229,6 +229,33 @@ def test_given_a_rule_that_fails_when_run_again_then_it_is_not_asked_and_told_of
     assert runner.raised == [f"{NAME}: {fault}"]
 
 
+def leaving(*_: Any) -> RuleResult:
+    raise SystemExit(3)
+
+
+def test_given_a_rule_that_leaves_the_process_when_run_then_it_has_failed() -> None:
+    runner = RuleRunner([Own()], {}, PLAN)
+    runner.run(None, leaving, watermark_s=60.0, interval_s=0.5)
+    assert runner.raised == [f"{NAME}: SystemExit: 3"]
+
+
+@pytest.mark.parametrize(("rule", "score"), [(RULE, 70.0), (Own(), None)])
+def test_given_a_rule_that_says_how_much_its_finding_matters_when_run_then_only_ours_has_a_say(
+    rule: Any, score: float | None
+) -> None:
+    runner = RuleRunner([rule], {}, PLAN)
+    (fire,) = runner.run(None, lambda *_: replace(FIRED, score=70.0), watermark_s=60.0, interval_s=0.5)
+    assert fire.result.score == score
+
+
+def test_given_parameters_at_fault_when_run_then_the_rule_says_so_is_not_asked_and_has_not_failed() -> None:
+    fault = RuleConfigError(NAME, "patience", "soon", "a number")
+    runner = RuleRunner([RULE], {}, replace(PLAN, faults={NAME: fault}))
+    assert runner.run(None, lambda *_: FIRED, watermark_s=60.0, interval_s=0.5) == []
+    assert runner.verdicts(judging, interval_s=0.5)[0].result == RuleResult(Status.ERROR, str(fault))
+    assert runner.raised == []
+
+
 def test_given_a_rule_of_one_s_own_when_it_observes_then_its_state_is_stored_as_it_was_then() -> None:
     stored: dict[str, StoredRule] = {}
     runner = RuleRunner([Own()], stored, PLAN)
@@ -242,11 +269,17 @@ def test_given_a_rule_of_one_s_own_when_it_observes_then_its_state_is_stored_as_
 
 def test_given_states_that_are_given_up_when_asked_then_those_that_are_kept_alone_are_held() -> None:
     runner = RuleRunner([RULE], {}, PLAN)
+    assert (runner.is_warming_up, runner.near, runner.due, runner.raised) == (False, set(), set(), [])
     runner.store()
     runner.release(keep=[NAME])
     assert runner.state_of(NAME) is not None
-    with pytest.raises(RuntimeError, match=NAME):
-        runner.store()
+    for asked in (
+        runner.store,
+        lambda: runner.run(None, judging, watermark_s=60.0, interval_s=0.5),
+        lambda: runner.verdicts(judging, interval_s=0.5),
+    ):
+        with pytest.raises(RuntimeError, match=NAME):
+            asked()
     runner.release()
     with pytest.raises(KeyError):
         runner.state_of(NAME)
