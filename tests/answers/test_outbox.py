@@ -1,13 +1,13 @@
 """All that a person and an execution get of verdicts: whole rows, fires and news, as they were reviewed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tests.answers.recorded import compare
+from tests.answers.recorded import compare, plain_fields
 from tests.support.verdicts import fired, over, quiet
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.outbox.fires import drain, enqueue, execution_name, name_of_execution
@@ -21,7 +21,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.finding import Episode
 from trainguard.job_limits import LAST_EPISODE
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
+from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import Measure, RuleResult
 
 FOLDER = Path(__file__).with_name("outbox")
@@ -117,25 +117,13 @@ CONTEXTS: Mapping[str, RowContext] = {
 }
 
 
-def plain(value: Any) -> Any:
-    """Return a value without the fields that say nothing."""
-    if isinstance(value, RuleRow | OutboxEntry) or hasattr(value, "__dataclass_fields__"):
-        named = {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-        return {name: each for name, each in named.items() if each not in (None, [], {}, "", 0, False)}
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
 def test_given_verdicts_when_their_rows_are_written_then_all_that_a_person_reads_is_as_reviewed() -> None:
-    rows = {name: plain(rule_row(context(), verdict)) for name, verdict in VERDICTS.items()}
+    rows = {name: plain_fields(rule_row(context(), verdict)) for name, verdict in VERDICTS.items()}
     for name, where in CONTEXTS.items():
-        rows |= {
-            f"{kind}, {name}": plain(rule_row(where, VERDICTS[kind])) for kind in ("never fired", "fires", "is over")
-        }
+        rows[f"fires, {name}"] = plain_fields(rule_row(where, VERDICTS["fires"]))
     ranked = replace(finding_of(VERDICTS["reaches two of four"], NODES, "algo-2"), affected_share=0.75)
     for name in ("fires", "is over", "never fired"):
-        rows[f"{name}, as ranked"] = plain(rule_row(context(), VERDICTS[name], ranked))
+        rows[f"{name}, as ranked"] = plain_fields(rule_row(context(), VERDICTS[name], ranked))
     shown = [row.pop("parameters", {}) for row in rows.values()]
     assert shown == [{} if "unknown" in name else shown[0] for name in rows]
     rows["parameters"] = {"of a row": shown[0], "of none": parameters_shown(PLAN, "Unheard")}
@@ -240,7 +228,7 @@ def test_given_findings_that_grow_and_end_when_they_are_told_then_each_entry_is_
     answers = {}
     for name, (verdicts, job, account, state) in cases.items():
         entries = news(state, *verdicts, job=job, account=account)
-        answers[name] = {"told": [plain(each) for each in entries], "noted": msgspec.to_builtins(state.notified)}
+        answers[name] = {"told": [plain_fields(each) for each in entries], "noted": msgspec.to_builtins(state.notified)}
         assert all(each.kind is not AlertKind.FIRE for each in entries)
         assert news(state, *verdicts, job=job, account=account) == []
     compare(answers, FOLDER / "news.json")
