@@ -175,6 +175,9 @@ def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_review
         assert outbox.record == first
         said_of[name] = outbox.send()
         assert outbox.record.unsent == ()
+        stored = outbox.world.nodes.load(outbox.record.key)
+        assert stored is not None
+        assert stored.unsent == ()
         assert [each.sent for each in outbox.record.outbox.values()] == [True] * 3
         assert outbox.send() == {"counted": []}
         outbox.take()

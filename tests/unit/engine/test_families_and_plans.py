@@ -137,6 +137,7 @@ def test_given_a_job_s_items_when_opened_then_each_is_its_family_s_and_one_of_an
     assert (streams.own.version, streams.state.reported) == (7, ["a"])
     profiler = streams.families["profiler"]
     assert isinstance(profiler.streams, LateStreams) is (not detailed)
+    assert streams.stream_of(SYSTEM).state.watermark_s is None
     assert streams.stream_of(SYSTEM) is profiler.streams[SYSTEM]
     assert len(profiler.streams) == 1
 
