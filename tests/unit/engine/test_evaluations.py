@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.small_job import describe
 from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.evaluate import NodeEvaluator, NodeWork
+from trainguard.engine.family import ObjectSource
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Announced, Applied, Request
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -18,6 +20,7 @@ from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import StateConflictError
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding
+from trainguard.layout import ProfileRoot
 from trainguard.ports import Timing
 from trainguard.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
@@ -49,7 +52,7 @@ class Stream:
     asked: list[tuple[bool, set[str] | None]] = field(default_factory=list)
 
     def finished(self) -> "Stream":
-        return replace(self, state=State(self.state.watermark_s, "at the end"))
+        return replace(self, state=replace(self.state, last_fault="at the end"))
 
     def finish(self) -> list[Fire]:
         return list(self.ends_with)
@@ -137,8 +140,8 @@ class Evaluation:
 
         return Known()
 
-    def open_session(self, record: NodeRecord, *_: object) -> Session:
-        self.session.record = record
+    def open_session(self, record: NodeRecord, source: ObjectSource, _: object) -> Session:
+        self.session.record, self.source = record, source
         return self.session
 
     def evaluate(self, work: NodeWork = OBJECT) -> bool:
@@ -207,7 +210,7 @@ def test_given_what_objects_count_when_applied_then_faults_are_named_and_what_wa
 def test_given_an_object_that_takes_long_when_applied_then_one_of_two_seconds_is_named(
     took_s: float, named: float | None
 ) -> None:
-    evaluation = Evaluation(Session([applied(1)]), clock=(0.0, 0.0, took_s))
+    evaluation = Evaluation(Session([applied(1)]), clock=(5.0, 5.0, 5.0 + took_s))
     evaluation.evaluate()
     slow = [each.where["seconds"] for each in evaluation.world.journal.entries if each.what == "slow_objects"]
     assert slow == ([] if named is None else [named])
@@ -271,10 +274,24 @@ def test_given_work_when_it_is_done_then_rows_that_are_due_are_published_and_all
 
 
 def test_given_a_stream_that_ends_when_it_has_a_last_fire_then_it_is_started_and_gone_rules_have_a_row() -> None:
-    session = Session([applied(1)], Stream(ends_with=(FIRE,)))
+    session = Session([applied(1)], Stream(State(stored_rules={"Gone": StoredRule()}), ends_with=(FIRE,)))
     evaluation = Evaluation(session)
+    evaluation.evaluate()
+    assert (evaluation.count("Executions.start"), len(evaluation.world.rows.of_job("job"))) == (0, 1)
     evaluation.evaluate(replace(OBJECT, close=True))
     assert evaluation.count("Executions.start") == 1
+    assert sorted((row.rule, row.status) for row in evaluation.world.rows.of_job("job")) == [
+        ("Gone", Status.DISABLED),
+        (RULE, Status.OK),
+    ]
+
+
+def test_given_another_job_when_a_session_asks_for_its_place_then_it_is_where_sagemaker_says() -> None:
+    evaluation = Evaluation(Session())
+    evaluation.world.training_jobs.set(replace(describe(), job="other", profile_uri="s3://place/runs"))
+    evaluation.evaluate()
+    assert evaluation.source.place_of("other") == ("place", ProfileRoot("runs/", "other"))
+    assert evaluation.source.place_of("unknown") is None
 
 
 @pytest.mark.parametrize(

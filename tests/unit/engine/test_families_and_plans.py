@@ -196,6 +196,7 @@ def test_given_settings_at_fault_when_planned_then_the_rule_is_named_and_who_gav
     with pytest.raises(KeyError):
         plan.parameters_of(NAME)
     assert plan.parameters_of("BatchSize").patience == 3
+    assert {name for family in FAMILIES for name in family.settings_types} <= set(plan.parameters)
     unchosen = FAMILIES.plan(replace(JOB, training_rules=()))
     assert unchosen.unchosen
     assert not set(unchosen.unchosen) & set(unchosen.rules)

@@ -87,6 +87,8 @@ def test_given_settings_of_each_kind_when_read_then_they_are_texts_and_no_file_m
     with pytest.raises(JobFileError) as refused:
         read_job_file("k", b"z" * 300, NAME)
     assert str(refused.value).count("z") == 80
+    with pytest.raises(JobFileError, match="over 65,536 bytes long"):
+        read_job_file("k", file().ljust(65_537), NAME)
 
 
 def test_given_a_job_of_which_is_asked_again_when_one_asks_then_each_question_is_put_once() -> None:

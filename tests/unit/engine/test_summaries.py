@@ -1,5 +1,6 @@
 """What a summary writes of a job: which rows are due, how far each is known, when the job is finished, and once."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.own_rules import OwnJob, deploy
 from tests.support.verdicts import fired, quiet
 from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.observability import MemoryJournal
@@ -282,7 +284,18 @@ def test_given_a_finished_job_when_summarised_again_then_a_report_is_made_of_new
     assert isinstance(journal, MemoryJournal)
     assert journal.totals["reports_refused"] == 12
     assert len(summed.own.reported) == 24
-    assert all(name.startswith("report-") and name.endswith("-job") for name in summed.world.reports.started)
+    assert all(re.fullmatch("report-[0-9a-f]{20}-job", name) for name in summed.world.reports.started)
+
+
+def test_given_a_rule_over_the_job_that_fails_when_summarised_again_then_it_is_counted_once() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        deploy(patch, OwnJob())
+        summed = Summed(JOB, [NodeRecord(SYSTEM)])
+        summed.make()
+        summed.make()
+    (entry,) = summed.world.journal.entries
+    assert (entry.what, entry.where["node"]) == ("rule_errors", "*")
+    assert entry.where["reason"] == "OwnJob: LookupError: 1 nodes are not enough"
 
 
 @pytest.mark.parametrize(("later_s", "written"), [(0.0, 1), (299.0, 1), (300.0, 2)])
