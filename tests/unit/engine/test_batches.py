@@ -73,6 +73,12 @@ def test_given_tasks_of_two_registrations_and_objects_when_sorted_then_each_is_a
     assert [(job.generation, job.source is None) for job in jobs] == [(0, True), (2, True), (0, False)]
 
 
+def test_given_a_task_of_a_version_without_registrations_when_sorted_then_it_is_for_the_first() -> None:
+    named = {"trainguard": "task", "job": "job", "node": "algo-1", "stream": "system", "action": "close"}
+    (job,), _ = sort_messages([Message("m", json.dumps(named))], FAMILIES)
+    assert (job.generation, job.nodes[SYSTEM].work.repeated) == (0, False)
+
+
 def test_given_a_message_that_names_a_task_late_when_sorted_then_it_is_no_task() -> None:
     body = json.loads(created(system()))
     far = json.dumps({"padding": "x" * 100} | body | {"task": "task"})

@@ -41,7 +41,8 @@ def file(**fields: Any) -> bytes:
 )
 def test_given_a_job_file_at_its_limits_when_read_then_it_is_taken(fields: dict[str, Any]) -> None:
     assert read_job_file("k", file(**fields), NAME).job == NAME
-    assert read_job_file("k", file(**fields).ljust(65_536), None).arn == f"unknown:{NAME}"
+    anybodys = read_job_file("k", file(**fields).ljust(65_536), None)
+    assert (anybodys.job, anybodys.arn) == (NAME, f"unknown:{NAME}")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,21 @@ def test_given_a_job_file_beyond_its_limits_when_read_then_the_field_is_named(
     with pytest.raises(JobFileError) as refused:
         read_job_file("k", file(**fields), NAME)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("body", "job", "expected"),
+    [
+        (file(name="other"), NAME, "'job', the folder that the file lies in"),
+        (b"{}", NAME, "'job', the folder that the file lies in"),
+        (b"{}", None, "the job's name"),
+    ],
+)
+def test_given_a_job_file_without_the_jobs_name_when_read_then_it_says_which_name_is_expected(
+    body: bytes, job: str | None, expected: str
+) -> None:
+    with pytest.raises(JobFileError, match=expected):
+        read_job_file("k", body, job)
 
 
 def test_given_settings_of_each_kind_when_read_then_they_are_texts_and_no_file_may_stop_a_job() -> None:

@@ -104,6 +104,12 @@ def test_given_a_name_that_is_known_when_objects_come_then_sagemaker_is_asked_wh
     assert registered.count("Jobs.meet") == (known is None)
 
 
+def test_given_a_job_that_is_known_when_nothing_is_announced_then_sagemaker_is_not_asked() -> None:
+    registered = Registered(CLAIM)
+    registered.registry.ensure(bucket=BUCKET, root=ROOT)
+    assert registered.count("TrainingJobs.describe") == 0
+
+
 @pytest.mark.parametrize(
     ("known", "described", "named", "generation"),
     [
