@@ -3,10 +3,12 @@
 import json
 import math
 import os
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from trainguard.rules.rule_result import RuleResult
@@ -73,3 +75,14 @@ def _differing(place: str, recorded: Any, found: Any) -> list[str]:
         pairs = enumerate(zip(recorded, found, strict=True))
         return [line for at, pair in pairs for line in _differing(f"{place}[{at}]", *pair)]
     return [] if recorded == found else [f"{place}: {found!r}, recorded {recorded!r}"]
+
+
+def plain_fields(value: Any) -> Any:
+    """Return a dataclass, and all in it, as plain values without the fields that say nothing."""
+    if is_dataclass(value) or isinstance(value, msgspec.Struct):
+        names = [each.name for each in fields(value)] if is_dataclass(value) else value.__struct_fields__
+        named = {name: plain_fields(getattr(value, name)) for name in names}
+        return {name: each for name, each in named.items() if each not in (None, [], {}, "", 0, False)}
+    if isinstance(value, Mapping):
+        return {str(name): plain_fields(each) for name, each in value.items()}
+    return [plain_fields(each) for each in value] if isinstance(value, list | tuple) else value

@@ -276,3 +276,14 @@ def one_listing(draw: np.random.Generator, order: PartitionOrder, plain: Partiti
     applied = [each.key for each in order.ready(listing, drain=drain, modified_before=before)]
     assert applied == plain.ready(stored, expected_asked, drain, before)
     assert asked == expected_asked
+
+
+def test_given_many_partitions_when_stored_then_100_of_their_objects_and_1000_of_their_cursors_are_kept() -> None:
+    order = PartitionOrder(Extents(lateness=10**6, list_every=1, silent=10**7, forgotten=10**7))
+    written = [Written(number, str(number % 1_003), 0.0) for number in range(2_006)]
+    for each in written:
+        order.announce(f"{each.position:09d}", each)
+    assert list(order.stored.values()) == list(range(100))
+    listed = [(f"{each.position:09d}", each, 0.0) for each in written]
+    assert len(list(order.ready(lambda *_: listed, drain=True))) == 2_006
+    assert (order.forget_partitions(), len(order.cursors), order.floor) == (3, 1_000, 1_005)

@@ -11,7 +11,7 @@ from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.streams.job_streams import JobState, Watched
 from trainguard.engine.tick.at_once import LooksAtOnce
-from trainguard.engine.tick.job_care import JobCare
+from trainguard.engine.tick.job_care import JobCare, LookOutcome
 from trainguard.engine.tick.tick import Tick, is_turn
 from trainguard.errors import PortUnavailableError
 from trainguard.families.installed import FAMILIES
@@ -336,11 +336,13 @@ def test_given_a_damaged_item_when_its_job_is_looked_at_then_its_stream_is_asked
     look = Look(of(closing=closing), [(item(state=b"rubbish"), 0.0)])
     timing = Timing(now=lambda: 0.0, pause=lambda _: None, has_time=lambda: True)
     care = JobCare(services=look.world.services, timing=timing, families=FAMILIES)
+    action, before = ("close", None) if closing else ("flush", NOW - 300.0)
+    care_tasks = [NodeTask(NAME, "algo-1", "system", action, before, 0)]
     failed = LooksAtOnce(care).send([JobLook(NAME, NOW, 1), JobLook("unknown", NOW, 1)])
     assert list(failed) == [NAME]
+    assert look.world.tasks.drain() == care_tasks
+    assert care.attempt(JobLook(NAME, NOW, 1)) == LookOutcome(tasks=0, failed=failed[NAME])
     assert failed[NAME].startswith("StateDamagedError: ")
-    action, before = ("close", None) if closing else ("flush", NOW - 300.0)
-    assert look.world.tasks.drain() == [NodeTask(NAME, "algo-1", "system", action, before, 0)]
 
 
 def test_given_a_job_that_counted_streams_twice_when_looked_at_then_it_counts_those_that_it_has() -> None:

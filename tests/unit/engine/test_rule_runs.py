@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from tests.support.own_rules import OwnParameters, OwnRule, OwnState
+from tests.support.own_rules import OwnJob, OwnParameters, OwnRule, OwnState
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, gone_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.errors import RuleFailedError
+from trainguard.errors import RuleConfigError, RuleFailedError
 from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
@@ -60,16 +60,17 @@ def test_given_a_condition_when_it_holds_and_is_over_then_one_fire_is_made_an_ep
         (120.0, FIRED, 0),
         (180.0, FIRED, 0),
         (240.0, OK, 1),
-        (300.0, FIRED, 1),
-        (360.0, ERROR, 2),
-        (420.0, INAPPLICABLE, 2),
-        (480.0, FIRED, 2),
+        (90_000.0, OK, 1),
+        (90_060.0, FIRED, 1),
+        (90_120.0, ERROR, 2),
+        (90_180.0, INAPPLICABLE, 2),
+        (90_240.0, FIRED, 2),
     ]:
         runs.episodes = {NAME: episode}
         fired += [(fire.at, fire.rule, len(fire.episodes), runs.entry.history.alerted) for fire in runs.say(at, result)]
-    assert fired == [(120.0, NAME, 1, 0), (300.0, NAME, 1, 1), (480.0, NAME, 1, 2)]
-    assert (runs.entry.began_at, runs.entry.watermark_s) == (60.0, 480.0)
-    assert (runs.entry.history.judged, runs.entry.history.violations) == (6, 4)
+    assert fired == [(120.0, NAME, 1, 0), (90_060.0, NAME, 1, 1), (90_240.0, NAME, 1, 2)]
+    assert (runs.entry.began_at, runs.entry.watermark_s) == (60.0, 90_240.0)
+    assert (runs.entry.history.judged, runs.entry.history.violations) == (7, 4)
 
 
 def test_given_a_rule_that_says_that_it_failed_when_run_then_it_is_as_if_it_had_not_been_asked() -> None:
@@ -222,11 +223,67 @@ def test_given_a_rule_that_fails_when_run_again_then_it_is_not_asked_and_told_of
         assert stored[NAME].data == b""
     fault = f"LookupError: {'x' * 600}"[:500]
     assert runner.raised == [f"{NAME}: {fault}"]
-    assert runner.verdicts(judging, interval_s=0.5)[0].result == RuleResult(Status.ERROR, f"The rule failed: {fault}.")
+    (verdict,) = runner.verdicts(judging, interval_s=0.5)
+    assert (verdict.result, verdict.clear_after_s) == (RuleResult(Status.ERROR, f"The rule failed: {fault}."), 0.0)
     with pytest.raises(RuleFailedError):
         runner.state_of(NAME)
     runner.fail(Failing(), ValueError("again"))
     assert runner.raised == [f"{NAME}: {fault}"]
+
+
+def leaving(*_: Any) -> RuleResult:
+    raise SystemExit(3)
+
+
+def test_given_a_rule_that_leaves_the_process_when_run_then_it_has_failed() -> None:
+    runner = RuleRunner([Own()], {}, PLAN)
+    runner.run(None, leaving, watermark_s=60.0, interval_s=0.5)
+    assert runner.raised == [f"{NAME}: SystemExit: 3"]
+    for failing in (leaving, judging):
+        (verdict,) = RuleRunner([Failing()], {}, PLAN).verdicts(failing, interval_s=0.5)
+        assert (verdict.result.status, verdict.clear_after_s) == (Status.ERROR, 0.0)
+
+
+@pytest.mark.parametrize(("rule", "score"), [(RULE, 70.0), (Own(), None)])
+def test_given_a_rule_that_says_how_much_its_finding_matters_when_run_then_only_ours_has_a_say(
+    rule: Any, score: float | None
+) -> None:
+    runner = RuleRunner([rule], {}, PLAN)
+    (fire,) = runner.run(None, lambda *_: replace(FIRED, score=70.0), watermark_s=60.0, interval_s=0.5)
+    assert fire.result.score == score
+
+
+class Bare(OwnJob):
+    """A rule of one's own that remembers nothing."""
+
+    name: ClassVar[str] = NAME
+
+
+@pytest.mark.parametrize("rule", [RULE, Bare()])
+def test_given_a_rule_that_is_ours_or_remembers_nothing_when_it_observes_then_nothing_is_packed(rule: Any) -> None:
+    stored: dict[str, StoredRule] = {}
+    RuleRunner([rule], stored, PLAN).run(lambda *_: None, lambda *_: OK, watermark_s=60.0, interval_s=0.5)
+    assert stored[NAME].data == b""
+
+
+def test_given_parameters_at_fault_when_run_then_the_rule_says_so_is_not_asked_and_has_not_failed() -> None:
+    fault = RuleConfigError(NAME, "patience", "soon", "a number")
+    runner = RuleRunner([RULE], {}, replace(PLAN, faults={NAME: fault}))
+    assert runner.run(None, lambda *_: FIRED, watermark_s=60.0, interval_s=0.5) == []
+    assert runner.verdicts(judging, interval_s=0.5)[0].result == RuleResult(Status.ERROR, str(fault))
+    assert runner.raised == []
+
+
+def test_given_parameters_that_a_rule_refuses_when_it_judges_then_it_says_so_and_has_not_failed() -> None:
+    fault = RuleConfigError(NAME, "patience", "soon", "a number")
+
+    def refusing(*_: Any) -> RuleResult:
+        raise fault
+
+    runner = RuleRunner([RULE], {}, PLAN)
+    (verdict,) = runner.verdicts(refusing, interval_s=0.5)
+    assert (verdict.result, verdict.clear_after_s) == (RuleResult(Status.ERROR, str(fault)), 0.0)
+    assert runner.raised == []
 
 
 def test_given_a_rule_of_one_s_own_when_it_observes_then_its_state_is_stored_as_it_was_then() -> None:
@@ -242,11 +299,17 @@ def test_given_a_rule_of_one_s_own_when_it_observes_then_its_state_is_stored_as_
 
 def test_given_states_that_are_given_up_when_asked_then_those_that_are_kept_alone_are_held() -> None:
     runner = RuleRunner([RULE], {}, PLAN)
+    assert (runner.is_warming_up, runner.near, runner.due, runner.raised) == (False, set(), set(), [])
     runner.store()
     runner.release(keep=[NAME])
     assert runner.state_of(NAME) is not None
-    with pytest.raises(RuntimeError, match=NAME):
-        runner.store()
+    for asked in (
+        runner.store,
+        lambda: runner.run(None, judging, watermark_s=60.0, interval_s=0.5),
+        lambda: runner.verdicts(judging, interval_s=0.5),
+    ):
+        with pytest.raises(RuntimeError, match=NAME):
+            asked()
     runner.release()
     with pytest.raises(KeyError):
         runner.state_of(NAME)

@@ -10,6 +10,7 @@ from tests.support.own_rules import OwnRule
 from trainguard.engine.streams.sandbox import sandboxed, shown
 from trainguard.errors import RuleLoadError
 from trainguard.records import Status
+from trainguard.rules.late_view import LateView
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.rule_result import Measure, RuleResult
 
@@ -128,5 +129,7 @@ def test_given_arrays_when_a_rule_of_one_s_own_is_shown_them_then_none_can_be_wr
     assert (seen.text, seen.kind, seen.inside[1], seen.made) == ("text", Shown, "a", [1])
     pair = Pair(array)
     assert shown(OwnRule(), pair) is pair
+    late = object.__new__(LateView)
+    assert shown(OwnRule(), late) is late
     assert array.flags.writeable
     assert shown(LowGPUUtilization(), whole) is whole

@@ -221,7 +221,7 @@ class PartitionOrder:
 
         What they had applied lies at or below ``floor``.
         """
-        newest = max(self.cursors.values(), default=0)
+        newest = max(self.cursors.values(), default=self.floor)
         waiting = {arrival.partition for arrival in self.pending.values()}
         kept: list[tuple[int, str]] = []
         for cursor, partition in sorted((cursor, partition) for partition, cursor in self.cursors.items()):

@@ -43,13 +43,13 @@ def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
 def _of_finding(
     job: JobRecord, verdict: Verdict, finding: Finding, state: JobState, *, at: float
 ) -> Iterator[OutboxEntry]:
-    """Yield an escalation while the episode is open, and that it is over when it is: unless its rule has failed.
+    """Yield an escalation while the episode is open, and that it is over when it is: nothing once its rule has failed.
 
     Nothing while its nodes are silent, nor of what began after they fell silent: that has a fire of its own to come.
     Nobody is told that the last episode is over: of what comes after it no fire would tell.
     """
     rule, history = verdict.rule, verdict.history
-    if verdict.liveness is not Liveness.KNOWN:
+    if verdict.liveness is not Liveness.KNOWN or verdict.result.status is Status.ERROR:
         return
     notified = state.notified.get(rule)
     if notified is None or notified.episode != history.alerted:
@@ -58,14 +58,10 @@ def _of_finding(
     if history.is_open and severity_rank(finding.severity) > severity_rank(notified.severity):
         previous, notified.severity = notified.severity, finding.severity
         yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
-    elif history.alerted < LAST_EPISODE and _is_over(verdict) and not notified.cleared:
+    elif history.alerted < LAST_EPISODE and not (history.is_open or notified.cleared):
         notified.cleared = True
         lasted_s = None if notified.since is None else max(at - notified.since, 0.0)
         yield _entry(job, verdict, finding, AlertKind.CLEARED, at=at, lasted_s=lasted_s)
-
-
-def _is_over(verdict: Verdict) -> bool:
-    return not verdict.history.is_open and verdict.result.status is not Status.ERROR
 
 
 def _entry(

@@ -88,7 +88,7 @@ class RuleRunner(Generic[R]):
         self._plan = plan
         self._states: dict[str, Any] = {}
         self._latest: dict[str, tuple[RuleResult, float]] = {}
-        self._latest_closed = False
+        self._latest_closed: bool | None = None
         self._released = False
         self.due: set[str] = set()
         self.near: set[str] = set()
@@ -193,7 +193,6 @@ class RuleRunner(Generic[R]):
             entry.fault = f"{type(fault).__name__}: {fault}"[:FAULT_LENGTH]
             self.raised.append(f"{rule.name}: {entry.fault}")
         if is_custom(rule):
-            self._states.pop(rule.name, None)
             entry.data = b""
         return RuleResult(Status.ERROR, f"The rule failed: {entry.fault}.")
 

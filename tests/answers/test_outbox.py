@@ -1,0 +1,237 @@
+"""All that a person and an execution get of verdicts: whole rows, fires and news, as they were reviewed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.answers.recorded import compare, plain_fields
+from tests.support.verdicts import fired, over, quiet
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.outbox.fires import drain, enqueue, execution_name, name_of_execution
+from trainguard.engine.outbox.notifications import due_notifications
+from trainguard.engine.outbox.rows import RowContext, parameters_shown, rule_row
+from trainguard.engine.streams.job_streams import JobState, Notified
+from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
+from trainguard.engine.verdicts.findings import finding_of
+from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
+from trainguard.families.installed import FAMILIES
+from trainguard.finding import Episode
+from trainguard.job_limits import LAST_EPISODE
+from trainguard.pricing.cost import Account
+from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.rules.rule_result import Measure, RuleResult
+
+FOLDER = Path(__file__).with_name("outbox")
+RULE = "LowGPUUtilization"
+ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert"
+START = 1_795_248_000.0
+JOB = JobRecord(
+    "bert",
+    ARN,
+    "profiles",
+    "runs/",
+    instance_type="ml.p3.2xlarge",
+    instance_count=4,
+    created_at=START - 90.0,
+    started_at=START,
+    rule_settings={"LowGPUUtilization_patience": "20"},
+)
+PLAN = FAMILIES.plan(JOB)
+HOUR = START + 3_600.0
+FIRST = StoredEpisode(
+    START + 600.0, START + 1_200.0, measured=20.0, wasted_until_s=300.0, gpus=["gpu1"], reason="then."
+)
+SECOND = StoredEpisode(START + 1_800.0, HOUR, measured=12.5, wasted_before_s=300.0, wasted_until_s=900.0, gpus=["gpu0"])
+NODES = Account("ml.p3.2xlarge", START, HOUR, 4)
+
+
+def said(status: Status, **fields_said: Any) -> RuleResult:
+    return RuleResult(status, f"it is {status.value}.", 12.5, 30.0, worst="gpu0", data_points=40, **fields_said)
+
+
+def held(**changed: Any) -> FiringHistory:
+    """Return the history of a rule that fired twice and goes on."""
+    history = FiringHistory(
+        is_open=True, violations=3, judged=4, times_fired=3, alerted=1, fired_at=HOUR, episodes=[FIRST, SECOND]
+    )
+    return msgspec.structs.replace(history, **changed)
+
+
+LONG = Measure("m" * 300, "u" * 300)
+VERDICTS: Mapping[str, Verdict] = {
+    "never fired": quiet(RULE),
+    "without data": quiet(RULE, Status.WAITING_FOR_DATA),
+    "warms up": Verdict(RULE, said(Status.WARMING_UP, patience="3 of 20 points", facts={"points": 3}), FiringHistory()),
+    "fires": Verdict(RULE, said(Status.FIRED, wasted_share=0.25, affected_share=0.5, advice="Do it."), held()),
+    "fires and cost nothing": fired(RULE, advice="Do it."),
+    "fires where nobody can say": Verdict(RULE, said(Status.FIRED), FiringHistory()),
+    "between two evaluations": Verdict(RULE, said(Status.OK, wasted_share=0.25), held()),
+    "is over": Verdict(RULE, said(Status.OK, wasted_share=0.1, advice="Did it."), held(is_open=False)),
+    "is over by hand": over(RULE, wasted=0.3),
+    "failed while open": Verdict(RULE, said(Status.ERROR), held()),
+    "reaches two of four": fired(RULE, wasted=0.5, nodes=(2, 4)),
+    "wasted more than all": replace(fired(RULE), reach=Reach(4, 4, 5.0)),
+    "has long names": Verdict(
+        RULE,
+        RuleResult(
+            Status.OK, "so\nit is.", 3.0, measure=Measure("m" * 300, "u" * 300), worst="w" * 300, patience="p" * 300
+        ),
+        FiringHistory(),
+    ),
+    "has no dimension": Verdict(RULE, RuleResult(Status.OK, "so.", 3.0, measure=Measure("GPUs")), FiringHistory()),
+    "is of a rule that is unknown": quiet("Unheard"),
+}
+COUNTERS = {"bad_lines": 2, "duplicates": 7, "gaps": 1, "lines": 9}
+
+
+def context(**changed: Any) -> RowContext:
+    whole = RowContext(
+        job="bert",
+        node=None,
+        plan=PLAN,
+        watermark_s=HOUR,
+        counters={},
+        last_fault=None,
+        expires_at=None,
+        account=NODES,
+        generation=0,
+    )
+    return replace(whole, **changed)
+
+
+CONTEXTS: Mapping[str, RowContext] = {
+    "node": context(
+        node="algo-1",
+        counters=COUNTERS,
+        last_fault="object k: 2 bad_lines",
+        account=replace(NODES, nodes=1),
+        generation=2,
+    ),
+    "counted": context(counters=COUNTERS, expires_at=7),
+    "degraded": context(counters={"degraded_to_x": 1, "degraded_to_a": 2, "duplicates": 1}),
+    "both": context(counters={"degraded_to_x": 1, "bad_lines": 1}, watermark_s=None),
+    "no nodes": context(account=replace(NODES, nodes=0)),
+}
+
+
+def test_given_verdicts_when_their_rows_are_written_then_all_that_a_person_reads_is_as_reviewed() -> None:
+    rows = {name: plain_fields(rule_row(context(), verdict)) for name, verdict in VERDICTS.items()}
+    for name, where in CONTEXTS.items():
+        rows[f"fires, {name}"] = plain_fields(rule_row(where, VERDICTS["fires"]))
+    ranked = replace(finding_of(VERDICTS["reaches two of four"], NODES, "algo-2"), affected_share=0.75)
+    for name in ("fires", "is over", "never fired"):
+        rows[f"{name}, as ranked"] = plain_fields(rule_row(context(), VERDICTS[name], ranked))
+    shown = [row.pop("parameters", {}) for row in rows.values()]
+    assert shown == [{} if "unknown" in name else shown[0] for name in rows]
+    rows["parameters"] = {"of a row": shown[0], "of none": parameters_shown(PLAN, "Unheard")}
+    assert parameters_shown(PLAN, RULE) == shown[0]
+    compare(rows, FOLDER / "rows.json")
+
+
+@dataclass
+class Outbox:
+    """An item, and what was started for it."""
+
+    record: NodeRecord
+    job: JobRecord = JOB
+    world: MemoryWorld = field(default_factory=MemoryWorld)
+
+    def take(self, *fires: Fire) -> None:
+        self.record = enqueue(self.record, fires, job=self.job, plan=FAMILIES.plan(self.job))
+
+    def send(self) -> dict[str, Any]:
+        """Start what waits; return what was started now, and what the journal counted."""
+        before, noted = set(self.world.executions.started), len(self.world.journal.entries)
+        if self.record.version == 0:
+            self.record = self.world.nodes.save(self.record)
+        self.record = drain(
+            self.record,
+            job=self.job,
+            executions=self.world.executions,
+            nodes=self.world.nodes,
+            journal=self.world.journal,
+        )
+        started = {name: each for name, each in self.world.executions.started.items() if name not in before}
+        return {**started, "counted": [f"{each.what}: {each.where}" for each in self.world.journal.entries[noted:]]}
+
+
+def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_reviewed() -> None:
+    fires = [
+        Fire(RULE, said(Status.FIRED, wasted_share=0.25, advice="Do it."), HOUR, 0.5, held().shown_episodes()[-1:]),
+        Fire("CPUBottleneck", RuleResult(Status.FIRED, "a\nb" + "c" * 2_100, advice="d" * 600), HOUR, None, ()),
+        Fire("BatchSize", RuleResult(Status.FIRED, "so."), HOUR, None, (Episode(START, None),)),
+    ]
+    node = Outbox(NodeRecord(StreamKey("bert", "algo-1", "system")))
+    own = Outbox(NodeRecord(StreamKey.own("bert")), replace(JOB, instance_count=None, run_links={"W&B": "https://w"}))
+    last = Outbox(NodeRecord(StreamKey.own("bert")), replace(JOB, episodes={RULE: LAST_EPISODE, "BatchSize": 98}))
+    said_of: dict[str, Any] = {}
+    for name, outbox in (("node", node), ("own", own), ("last", last)):
+        outbox.take(*fires)
+        first = outbox.record
+        outbox.take(replace(fires[0], result=RuleResult(Status.FIRED, "something else.")))
+        assert outbox.record == first
+        said_of[name] = outbox.send()
+        assert outbox.record.unsent == ()
+        stored = outbox.world.nodes.load(outbox.record.key)
+        assert stored is not None
+        assert stored.unsent == ()
+        assert [each.sent for each in outbox.record.outbox.values()] == [True] * 3
+        assert outbox.send() == {"counted": []}
+        outbox.take()
+        assert outbox.record.outbox == {}
+    again = Outbox(NodeRecord(StreamKey("bert", "algo-2", "system")), world=node.world)
+    again.take(fires[0])
+    said_of["already started"] = again.send()
+    compare(said_of, FOLDER / "fires.json")
+    assert len(execution_name(first.unsent[0], "j" * 90)) == 80
+    assert name_of_execution("a.b/ü-c_d") == "a-b---c_d"
+
+
+def news(state: JobState, *verdicts: Verdict, job: JobRecord = JOB, account: Account = NODES) -> list[OutboxEntry]:
+    return due_notifications(job, FAMILIES.plan(job), verdicts, account, state)
+
+
+def test_given_findings_that_grow_and_end_when_they_are_told_then_each_entry_is_as_reviewed() -> None:
+    def told() -> JobState:
+        return JobState(notified={RULE: Notified(1, START + 1_800.0, "low")})
+
+    second = replace(JOB, episodes={RULE: 1})
+    grown = Verdict(RULE, replace(said(Status.FIRED, wasted_share=0.25), worst="algo-2/gpu0"), held())
+    ended = replace(VERDICTS["is over"], result=replace(VERDICTS["is over"].result, worst=None))
+    cases: Mapping[str, tuple[Sequence[Verdict], JobRecord, Account, JobState]] = {
+        "grew": ([grown], second, NODES, told()),
+        "grew, and none knows when it began": ([grown], second, NODES, JobState()),
+        "is over": ([ended], second, NODES, told()),
+        "is over before it began": (
+            [ended],
+            second,
+            replace(NODES, watermark_s=START),
+            told(),
+        ),
+        "is over, of an older version": (
+            [ended],
+            second,
+            NODES,
+            JobState(notified={RULE: Notified(1, None, "low")}),
+        ),
+        "was told to be over": (
+            [ended],
+            second,
+            NODES,
+            JobState(notified={RULE: Notified(1, 0, "low", True)}),
+        ),
+        "of another episode": ([grown], JOB, NODES, told()),
+        "ends with the job": ([grown], replace(second, closing=True), NODES, told()),
+        "without data": ([grown], second, replace(NODES, watermark_s=None), told()),
+        "failed": ([VERDICTS["failed while open"]], second, NODES, told()),
+    }
+    answers = {}
+    for name, (verdicts, job, account, state) in cases.items():
+        entries = news(state, *verdicts, job=job, account=account)
+        answers[name] = {"told": [plain_fields(each) for each in entries], "noted": msgspec.to_builtins(state.notified)}
+        assert all(each.kind is not AlertKind.FIRE for each in entries)
+        assert news(state, *verdicts, job=job, account=account) == []
+    compare(answers, FOLDER / "news.json")

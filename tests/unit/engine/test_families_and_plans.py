@@ -1,0 +1,212 @@
+"""Families of rules together, which objects are theirs, and which rules run on a job with which parameters."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.families.pulse.family import PulseFamily
+from tests.families.pulse.keys import PulseKey, pulse_key
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.family import Families, ObjectEvents
+from trainguard.engine.plan import only
+from trainguard.engine.streams.job_streams import JobState
+from trainguard.engine.streams.late_streams import LateStreams
+from trainguard.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
+from trainguard.families.installed import FAMILIES
+from trainguard.families.kernels.stream import CaptureState
+from trainguard.families.profiler.family import PROFILER
+from trainguard.families.profiler.system_stream import SystemState
+from trainguard.layout import EndKey, ProfileRoot
+from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.rules.batch_size import BatchSize
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.state.codec import CODEC, encode_state
+
+NAME, REPORT = "LowGPUUtilization", "ProfilerReport"
+JOB = JobRecord("job", "arn", "profiles", "")
+ROOT = ProfileRoot("", "job")
+PULSES = PulseFamily()
+BOTH = Families(PROFILER, PULSES)
+NAMES = tuple(dict.fromkeys(rule.name for rule in PROFILER.rules))
+"""A rule over nodes and one over the job may have one name."""
+
+SYSTEM, PULSE = StreamKey("job", "algo-1", "system"), StreamKey("job", "worker-0", "pulse")
+
+
+@pytest.mark.parametrize("wildcard", ["a*b", "*a", "b*", "*", "a", "ab*ab", "*ab*b*", "a*b*", "*a*b", "ba*ab*b"])
+def test_given_a_wildcard_when_any_short_key_comes_then_it_is_let_through_as_a_pattern_would(wildcard: str) -> None:
+    events = ObjectEvents(wildcards=("no", wildcard))
+    pattern = re.compile(".*".join(map(re.escape, wildcard.split("*"))))
+    for length in range(7):
+        for letters in product("ab", repeat=length):
+            key = "".join(letters)
+            assert events.admits(key) is (pattern.fullmatch(key) is not None), key
+
+
+@pytest.mark.parametrize(("key", "admitted"), [("x.end", True), ("x.endx", False), ("x.other", True), ("", False)])
+def test_given_endings_when_a_key_comes_then_it_is_let_through_by_one_of_them(key: str, admitted: bool) -> None:
+    assert ObjectEvents(ends=(".end", ".other")).admits(key) is admitted
+    assert ObjectEvents().admits(key) is False
+
+
+class Renamed(PulseFamily):
+    """A second family with the same rules."""
+
+    name = "beat"
+
+
+class Below(PulseFamily):
+    """A family whose keys do not say whose they are."""
+
+    name = "below"
+
+    @property
+    def rules(self) -> Any:
+        return ()
+
+    def parse_key(self, key: str) -> None:
+        return None
+
+    def parse_below(self, key: str, known: Callable[[str], ProfileRoot | None]) -> PulseKey | None:
+        root = known(key) if key.endswith("/below") else None
+        return None if root is None else PulseKey(root, "worker-7", 7)
+
+
+def test_given_families_when_they_share_a_name_or_a_rule_then_they_cannot_be_deployed() -> None:
+    with pytest.raises(ValueError, match="each name once"):
+        Families(PROFILER, PROFILER)
+    with pytest.raises(ValueError, match="rule pulse/FastPulse is of pulse and of beat"):
+        Families(PulseFamily(), Renamed())
+    assert [family.name for family in BOTH] == ["profiler", "pulse"]
+    assert BOTH.rule_names == (*NAMES, "pulse/FastPulse")
+
+
+def test_given_streams_when_their_family_is_asked_for_then_one_that_is_unknown_is_refused() -> None:
+    assert BOTH.of(SYSTEM) is BOTH.get("profiler")
+    assert BOTH.of(PULSE) is BOTH.get("pulse")
+    assert BOTH.get("training") is None
+    with pytest.raises(ForeignKeyError, match="family kernels is unknown, expected one of profiler, pulse"):
+        BOTH.of(StreamKey("job", "algo-1", "kernels"))
+    assert Families(PULSES).share(MemoryWorld().objects) == {"pulse": None}
+
+
+def test_given_keys_when_read_then_each_is_of_the_first_family_that_knows_it() -> None:
+    families = Families(PROFILER, Below(), PulseFamily())
+    key = pulse_key(ROOT, "worker-0", 5)
+    assert families.parse_key(key) == PulseKey(ROOT, "worker-0", 5)
+    assert families.parse_key("job/pulse/end") == EndKey(ROOT, "pulse")
+    assert families.parse_key("x/below", lambda _: ROOT) == PulseKey(ROOT, "worker-7", 7)
+    for unknown in ("x/below", "x/other"):
+        with pytest.raises(ForeignKeyError, match=r", or <job>/pulse/<step>_<worker>\.json"):
+            families.parse_key(unknown)
+    with pytest.raises(ForeignKeyError):
+        families.parse_key("x/other", lambda _: ROOT)
+    assert families.admits("job/pulse/end")
+    assert not families.admits("job/other")
+
+
+def test_given_a_job_when_its_streams_are_expected_then_none_of_one_that_sagemaker_does_not_know() -> None:
+    job = replace(JOB, instance_count=2, framework_expected=False)
+    assert FAMILIES.expected(job, set()) == {SYSTEM, replace(SYSTEM, node="algo-2")}
+    assert FAMILIES.expected(replace(job, arn="unknown:job"), set()) == set()
+    assert PULSES.expected(job, {PULSE}) == set()
+    assert [rule.name for rule in PULSES.chosen(job)] == ["pulse/FastPulse"]
+    assert PULSES.written == ("*/pulse/*",)
+    assert PULSES.parse_below("x", lambda _: ROOT) is None
+
+
+def items(**changed: Any) -> list[NodeRecord]:
+    system = NodeRecord(SYSTEM, version=1, state=encode_state(SystemState()), codec=CODEC)
+    traces = NodeRecord(StreamKey("job", "algo-1", "kernels"), state=encode_state(CaptureState()), codec=CODEC)
+    own = NodeRecord(StreamKey.own("job"), 7, state=encode_state(JobState(reported=["a"])), codec=CODEC)
+    return [replace(own, **changed), system, traces, NodeRecord(StreamKey("job", "rank-1", "unheard"))]
+
+
+@pytest.mark.parametrize("detailed", [True, False])
+def test_given_a_job_s_items_when_opened_then_each_is_its_family_s_and_one_of_an_unknown_family_stays(
+    detailed: bool,
+) -> None:
+    plan = replace(FAMILIES.plan(JOB), detailed=detailed)
+    streams = FAMILIES.open("job", plan, items())
+    assert list(streams.families) == [family.name for family in FAMILIES]
+    assert [key.stream for key in streams.records] == ["system", "kernels"]
+    assert (streams.own.version, streams.state.reported) == (7, ["a"])
+    profiler = streams.families["profiler"]
+    assert isinstance(profiler.streams, LateStreams) is (not detailed)
+    assert streams.stream_of(SYSTEM).state.watermark_s is None
+    assert streams.stream_of(SYSTEM) is profiler.streams[SYSTEM]
+    assert len(profiler.streams) == 1
+
+
+def test_given_a_job_s_own_item_when_it_is_missing_empty_or_damaged_then_it_begins_anew() -> None:
+    plan = FAMILIES.plan(JOB)
+    assert FAMILIES.open("job", plan, []).own == NodeRecord(StreamKey.own("job"))
+    assert FAMILIES.open("job", plan, items(state=b"")).state == JobState()
+    damaged = FAMILIES.open("job", plan, items(state=b"rubbish"))
+    assert (damaged.state, damaged.own.version) == (JobState(), 7)
+    with pytest.raises(StateCodecError):
+        FAMILIES.open("job", plan, items(codec=CODEC + 1))
+    broken = [replace(record, state=b"rubbish") if record.key == SYSTEM else record for record in items()]
+    with pytest.raises(StateDamagedError):
+        FAMILIES.open("job", plan, broken)
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "interval_s"), [(None, 0.5), (1_000, 1.0), (100, 0.1), (99, 0.1), (101, 0.101)]
+)
+def test_given_a_profiling_interval_when_planned_then_it_is_in_seconds_and_no_shorter_than_can_be(
+    interval_ms: int | None, interval_s: float
+) -> None:
+    assert FAMILIES.plan(replace(JOB, profiling_interval_ms=interval_ms)).interval_s == interval_s
+
+
+def test_given_no_settings_when_planned_then_all_profiler_rules_run_and_nothing_is_left_out() -> None:
+    plan = BOTH.plan(replace(JOB, episodes={NAME: 3}))
+    assert plan.rules == (*NAMES, "pulse/FastPulse")
+    assert (plan.disabled, plan.unchosen, plan.faults) == ((), (), {})
+    assert (plan.episode_of(NAME), plan.episode_of("BatchSize")) == (3, 0)
+    assert (plan.detailed, plan.by_event_time, plan.prices) == (True, False, None)
+    assert [rule.name for rule in plan.rules_of("pulse")] == ["pulse/FastPulse"]
+    assert plan.rules_of("training") == ()
+    assert {NAME, "pulse/FastPulse"} <= plan.node_rules
+    assert plan.node_rules < set(plan.rules)
+    assert plan.rule_of_state(LowGPUUtilization.state_type) == NAME
+    assert plan.rule_of_state(SystemState) is None
+
+
+def test_given_one_rule_to_invoke_when_planned_then_the_others_of_the_profiler_are_disabled() -> None:
+    plan = BOTH.plan(replace(JOB, rule_settings={"rule_to_invoke": "BatchSize"}))
+    assert plan.rules == ("BatchSize", "pulse/FastPulse")
+    assert plan.disabled == tuple(name for name in NAMES if name != "BatchSize")
+    every = BOTH.plan(replace(JOB, rule_settings={"rule_to_invoke": "ProfilerReport"}))
+    assert every.disabled == ()
+
+
+def test_given_settings_at_fault_when_planned_then_the_rule_is_named_and_who_gave_them() -> None:
+    settings = {f"{NAME}_patience": "soon", "BatchSize_patience": "3", "FastPulse_threshold": "fast"}
+    job = replace(JOB, rule_settings=settings, setting_sources={f"{NAME}_patience": "tag t"})
+    plan = FAMILIES.plan(job)
+    fault = plan.faults[NAME]
+    assert (fault.field, fault.source) == (f"{NAME}_patience", "tag t")
+    assert NAME not in plan.parameters
+    with pytest.raises(KeyError):
+        plan.parameters_of(NAME)
+    assert plan.parameters_of("BatchSize").patience == 3
+    assert {name for family in FAMILIES for name in family.settings_types} <= set(plan.parameters)
+    unchosen = FAMILIES.plan(replace(JOB, training_rules=()))
+    assert unchosen.unchosen
+    assert not set(unchosen.unchosen) & set(unchosen.rules)
+    assert all(name.startswith("training/") for name in unchosen.unchosen)
+
+
+def test_given_a_rule_of_one_s_own_when_planned_alone_then_it_stands_in_place_of_all() -> None:
+    rule = BatchSize()
+    plan = replace(BOTH.plan(JOB), disabled=("A",), faults={"A": RuleConfigError("A", "b", "c", "d")})
+    alone = only(plan, rule, rule.parameters_type())
+    assert alone.by_family == {"profiler": (rule,), "pulse": ()}
+    assert sorted(alone.parameters) == ["BatchSize", REPORT]
+    assert (alone.faults, alone.disabled) == ({}, ())

@@ -1,0 +1,204 @@
+"""The verdicts of a whole job from its families', what it has to pay for, and what follows from a look at it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tests.support.verdicts import fired, over, quiet
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.assessment import assess
+from trainguard.engine.family import ObjectSource
+from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, unit_verdicts
+from trainguard.engine.streams.family_streams import FamilyVerdicts
+from trainguard.engine.streams.job_streams import JobState, JobStreams
+from trainguard.engine.streams.late_streams import LateStreams
+from trainguard.engine.streams.rebuilt import emptied, opened
+from trainguard.engine.streams.rule_runner import StoredRule
+from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.errors import ForeignKeyError, RuleConfigError, StateCodecError, StateDamagedError
+from trainguard.families.installed import FAMILIES
+from trainguard.finding import Finding
+from trainguard.layout import ProfileRoot
+from trainguard.pricing.cost import Account
+from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.rules.rule_result import RuleResult
+
+RULE = "LowGPUUtilization"
+JOB = JobRecord("job", "arn", "profiles", "", instance_type="ml.p3.2xlarge", instance_count=2, started_at=50.0)
+PLAN = FAMILIES.plan(JOB)
+SYSTEM, OTHER = (StreamKey("job", node, "system") for node in ("algo-1", "algo-2"))
+FIRE = Fire(RULE, RuleResult(Status.FIRED, "so."), 60.0)
+
+
+@dataclass
+class Family:
+    """A family's streams, which say what they are told to say."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    fires: tuple[Fire, ...] = ()
+    near: bool = False
+    nodes: frozenset[str] = frozenset()
+    first_at: float | None = None
+    unpaid_s: float = 0.0
+    watermark_s: float | None = 100.0
+    stored_rules: tuple[Mapping[str, StoredRule], ...] = ()
+    asked: list[tuple[bool, float | None]] = field(default_factory=list)
+
+    def judge(self, *_: object, closed: bool, now: float | None) -> FamilyVerdicts:
+        self.asked.append((closed, now))
+        return FamilyVerdicts(self.verdicts, self.fires)
+
+    def unit_verdicts(self) -> dict[str, dict[str, Verdict]]:
+        return {each.rule: {"algo-1": each} for each in self.verdicts}
+
+
+def of(*families: Family, closed: bool = False, **state: Any) -> JobStreams:
+    named: Any = {str(number): each for number, each in enumerate(families)}
+    records = {SYSTEM: NodeRecord(SYSTEM, closed=True), OTHER: NodeRecord(OTHER, closed=closed)}
+    return JobStreams(named, records, NodeRecord(StreamKey.own("job")), JobState(**state))
+
+
+@pytest.mark.parametrize(
+    ("closing", "closed", "ended"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_given_families_when_a_job_is_judged_then_all_their_verdicts_count_and_are_final_once_all_has_ended(
+    closing: bool, closed: bool, ended: bool
+) -> None:
+    first, second = Family((quiet(RULE),)), Family((quiet("BatchSize"),), (FIRE,))
+    verdicts, fires = job_verdicts(replace(JOB, closing=closing), PLAN, of(first, second, closed=closed), now=7.0)
+    assert [(each.rule, each.ended) for each in verdicts] == [(RULE, ended), ("BatchSize", ended)]
+    assert fires == [FIRE]
+    assert first.asked == second.asked == [(closed, 7.0)]
+    assert list(unit_verdicts(of(first, second))) == [RULE, "BatchSize"]
+
+
+def test_given_rules_at_fault_disabled_or_gone_when_a_job_is_judged_then_each_has_a_verdict_that_says_so() -> None:
+    faults = {name: RuleConfigError(name, "a", "b", "c") for name in (RULE, "Unknown", "ProfilerReport", "Straggler")}
+    plan = replace(
+        FAMILIES.plan(replace(JOB, rule_settings={"rule_to_invoke": "BatchSize"})),
+        faults=faults,
+        disabled=("Straggler", "IOBottleneck"),
+    )
+    stored = ({"Gone": StoredRule(), RULE: StoredRule()},)
+    verdicts, _ = job_verdicts(
+        JOB, plan, of(Family((quiet(RULE),), stored_rules=stored), stored_rules={"Own": StoredRule()})
+    )
+    assert [(each.rule, each.result.status) for each in verdicts] == [
+        (RULE, Status.OK),
+        ("Unknown", Status.ERROR),
+        ("Straggler", Status.ERROR),
+        ("IOBottleneck", Status.DISABLED),
+        ("Gone", Status.DISABLED),
+        ("Own", Status.DISABLED),
+    ]
+    assert verdicts[1].result.reason == str(faults["Unknown"])
+    assert verdicts[3].result.reason == "rule_to_invoke is BatchSize."
+    assert all(each.history == FiringHistory() for each in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("job", "families", "expected"),
+    [
+        (JOB, [Family(first_at=70.0, nodes=frozenset("abc"), unpaid_s=9.0), Family(unpaid_s=4.0)], (50.0, 3, 9.0)),
+        (JOB, [Family(first_at=20.0, nodes=frozenset("a"))], (20.0, 2, 0.0)),
+        (replace(JOB, started_at=None, instance_count=None), [Family()], (None, 0, 0.0)),
+        (replace(JOB, started_at=None), [], (None, 2, 0.0)),
+    ],
+)
+def test_given_a_job_when_it_is_paid_for_then_from_its_first_sign_on_for_as_many_nodes_as_are_known(
+    job: JobRecord, families: list[Family], expected: tuple[float | None, int, float]
+) -> None:
+    started_at, nodes, unpaid_s = expected
+    account = account_of(job, PLAN, of(*families))
+    watermark_s = 100.0 if families else None
+    assert account == Account("ml.p3.2xlarge", started_at, watermark_s, nodes, None, unpaid_s)
+
+
+@pytest.mark.parametrize(
+    ("family", "near"),
+    [
+        (Family((quiet(RULE),)), False),
+        (Family((quiet(RULE),), near=True), True),
+        (Family((replace(quiet(RULE), result=RuleResult(Status.OK, "so.", near=True)),)), True),
+    ],
+)
+def test_given_a_job_when_looked_at_then_it_is_near_a_change_where_a_unit_or_a_rule_over_it_is(
+    family: Family, near: bool
+) -> None:
+    found = assess(JOB, PLAN, of(Family(), family), now=7.0)
+    assert found.near is near
+    assert (found.news, found.ended, len(found.verdicts)) == ((), {}, 1)
+    assert family.asked == [(False, 7.0)]
+
+
+@pytest.mark.parametrize(("episode", "ended"), [(0, {RULE: 0}), (98, {RULE: 98}), (99, {})])
+def test_given_a_finding_that_is_over_when_looked_at_then_it_is_told_once_and_its_episode_ends(
+    episode: int, ended: dict[str, int]
+) -> None:
+    verdict = over(RULE, wasted=0.3)
+    verdict.history.alerted = episode
+    job = replace(JOB, episodes={RULE: episode})
+    streams = of(Family((verdict, fired("BatchSize")), (FIRE,)))
+    found = assess(job, FAMILIES.plan(job), streams, now=7.0)
+    assert [(each.kind, each.episode) for each in found.news] == [(AlertKind.CLEARED, episode)] * len(ended)
+    assert (found.ended, found.fires) == (ended, (FIRE,))
+    assert assess(job, FAMILIES.plan(job), streams, now=7.0).news == ()
+
+
+def test_given_streams_that_are_opened_late_when_asked_for_then_each_is_opened_once_in_any_order() -> None:
+    made: list[StreamKey] = []
+
+    def open_stream(key: StreamKey) -> Any:
+        made.append(key)
+        return [key]
+
+    streams = LateStreams([SYSTEM, OTHER], open_stream)
+    assert (list(streams), len(streams), made) == ([SYSTEM, OTHER], 2, [])
+    assert streams[OTHER] is streams[OTHER]
+    assert made == [OTHER]
+    again = streams.opener(OTHER)()
+    assert again is not streams[OTHER]
+    assert made == [OTHER, OTHER]
+    other: Any = streams.in_order([OTHER, SYSTEM])
+    assert list(other) == [OTHER, SYSTEM]
+    assert other[SYSTEM] == [SYSTEM]
+    with pytest.raises(KeyError):
+        streams[StreamKey.own("job")]
+
+
+def test_given_a_damaged_item_when_opened_then_it_is_emptied_and_counted_and_one_of_a_later_version_is_not() -> None:
+    entry = OutboxEntry("fire", 0, 1.0, Finding(RULE, None, "so."))
+    record = NodeRecord(
+        SYSTEM, 7, {"a": 1}, {"k": 1}, b"s", 1, {"c": 1}, {"fire": entry}, 5.0, closed=True, expires_at=9, generation=2
+    )
+    empty = NodeRecord(SYSTEM, 7, codec=1, outbox={"fire": entry}, generation=2)
+    assert emptied(record) == empty
+    world = MemoryWorld()
+
+    def damaged(given: NodeRecord) -> NodeRecord:
+        if given.state:
+            raise StateDamagedError("item", 1, "short")
+        return given
+
+    assert opened(record, damaged, world.journal) == empty
+    assert opened(empty, damaged, world.journal) == empty
+    assert [each.what for each in world.journal.entries] == ["items_rebuilt"]
+
+    def later(_: NodeRecord) -> NodeRecord:
+        raise StateCodecError("item", 2, "later")
+
+    with pytest.raises(StateCodecError):
+        opened(record, later, world.journal)
+
+
+def test_given_an_object_when_it_is_read_for_a_stream_then_a_byte_more_than_its_cap_comes_at_most() -> None:
+    world = MemoryWorld()
+    world.objects.put("profiles", "k", b"0123456789", "application/json")
+    source = ObjectSource(world.objects, "profiles", ProfileRoot("", "job"), 4)
+    assert source.get("k") == b"01234"
+    assert source.place_of("job") is None
+    with pytest.raises(ForeignKeyError, match="2000 characters long"):
+        FAMILIES.parse_key("a" * 2_000, lambda _: ProfileRoot("", "job"))

@@ -1,0 +1,348 @@
+"""What a summary writes of a job: which rows are due, how far each is known, when the job is finished, and once."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tests.support.own_rules import OwnJob, deploy
+from tests.support.verdicts import fired, quiet
+from trainguard.adapters.memory.faults import Fault
+from trainguard.adapters.memory.observability import MemoryJournal
+from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.outbox.rows import RowContext
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts
+from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
+from trainguard.engine.streams.rule_runner import StoredRule
+from trainguard.engine.summary import Summariser, as_known, due_rows, job_rows, missing_streams, watch
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.errors import StateConflictError
+from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.framework_stream import FrameworkState
+from trainguard.families.profiler.system_stream import SystemState
+from trainguard.finding import Finding
+from trainguard.ports import Timing
+from trainguard.pricing.cost import Account
+from trainguard.records import AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.state.codec import CODEC, decode_state, encode_state
+
+RULE, REPORT, NOW = "LowGPUUtilization", "ProfilerReport", 1_795_248_000.0
+JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, framework_expected=True)
+PLAN = FAMILIES.plan(JOB)
+SYSTEM, FRAMEWORK = (StreamKey("job", "algo-1", stream) for stream in ("system", "framework"))
+EMPTY = {"system": encode_state(SystemState()), "framework": encode_state(FrameworkState())}
+CONTEXT = RowContext("job", None, PLAN, 500.0, {}, None, None, Account(None, None, 500.0, 1), 0)
+
+
+@dataclass
+class State:
+    """What a stream has stored."""
+
+    watermark_s: float | None
+    last_fault: str | None = None
+    stored_rules: dict[str, StoredRule] = field(default_factory=dict)
+
+
+@dataclass
+class Seen:
+    """A stream as far as its family looks at it."""
+
+    state: State = field(default_factory=lambda: State(None))
+    said: Sequence[Verdict] = ()
+    asked: list[bool] = field(default_factory=list)
+
+    def verdicts(self, *, closed: bool) -> Sequence[Verdict]:
+        self.asked.append(closed)
+        return self.said
+
+
+class Streams(FamilyStreams):
+    """The streams of a family that judges nothing."""
+
+    def judge(self, *_: object, **__: object) -> FamilyVerdicts:
+        return FamilyVerdicts([], [])
+
+
+def streams(*families: Mapping[StreamKey, tuple[NodeRecord, Any]], **state: Any) -> JobStreams:
+    made = {
+        str(number): Streams(
+            {key: record for key, (record, _) in of.items()}, {key: seen for key, (_, seen) in of.items()}
+        )
+        for number, of in enumerate(families)
+    }
+    records = {key: record for of in families for key, (record, _) in of.items()}
+    return JobStreams(made, records, NodeRecord(StreamKey.own("job")), JobState(**state))
+
+
+def test_given_a_family_without_streams_when_asked_then_it_knows_nothing() -> None:
+    empty = Streams({}, {})
+    assert (empty.near, empty.nodes, empty.first_at, empty.unpaid_s) == (False, frozenset(), None, 0.0)
+    assert (empty.doubted(NOW), empty.watermark_s, empty.last_fault, empty.stored_rules) == (
+        frozenset(),
+        None,
+        None,
+        [],
+    )
+    whole = streams({}, {})
+    assert (whole.watermark_s, whole.last_fault, whole.counters, whole.closed) == (None, None, {}, True)
+    assert (whole.nodes, whole.doubted(NOW)) == (frozenset(), frozenset())
+
+
+def test_given_streams_when_asked_then_the_furthest_of_each_kind_the_first_fault_and_all_counts_are_known() -> None:
+    last = StreamKey("job", "algo-2", "system")
+    of = {
+        SYSTEM: (NodeRecord(SYSTEM, counters={"b": 1}, closed=True), Seen(State(60.0, None), [quiet(RULE)])),
+        last: (NodeRecord(last, counters={"b": 2, "a": 1}), Seen(State(120.0, "second"), [quiet(RULE), quiet("B")])),
+        FRAMEWORK: (NodeRecord(FRAMEWORK, closed=True), Seen(State(None, "third"), [quiet("C")])),
+    }
+    whole = streams({}, of)
+    family = whole.families["1"]
+    assert family.watermarks == {"system": 120.0}
+    assert (whole.watermark_s, whole.last_fault, list(whole.counters.items())) == (
+        120.0,
+        "second",
+        [("a", 1), ("b", 3)],
+    )
+    assert whole.closed is False
+    told: list[tuple[str, int]] = []
+    judged = family.unit_verdicts(lambda key, _, verdicts: told.append((key.node_kind, len(verdicts))))
+    assert {rule: sorted(of_rule) for rule, of_rule in judged.items()} == {
+        RULE: ["algo-1", "algo-2"],
+        "B": ["algo-2"],
+        "C": ["algo-1"],
+    }
+    assert told == [("algo-1#system", 1), ("algo-2#system", 2), ("algo-1#framework", 1)]
+    assert [seen.asked for _, seen in of.values()] == [[True], [False], [True]]
+
+
+@pytest.mark.parametrize(
+    ("published", "told", "finished", "due"),
+    [
+        (None, False, False, True),
+        (("OK -1", NOW - 899.0), False, False, False),
+        (("OK -1", NOW - 900.0), False, False, True),
+        (("OK 0", NOW - 1.0), False, False, True),
+        (("FIRED -1", NOW - 1.0), False, False, True),
+        (("OK -1", NOW - 1.0), True, False, True),
+        (("OK -1", NOW - 1.0), False, True, True),
+    ],
+)
+def test_given_a_row_that_was_shown_when_a_job_is_judged_then_it_is_written_if_it_changed_is_old_or_something_is_told(
+    published: tuple[str, float] | None, told: bool, finished: bool, due: bool
+) -> None:
+    before = {} if published is None else {RULE: published}
+    whole = streams(published=before | {REPORT: ("OK -1", NOW)})
+    entry = OutboxEntry("fire", 0, NOW, Finding(RULE, None, "so."), kind=AlertKind.CLEARED)
+    verdict = replace(quiet(RULE), watermark_s=400.0)
+    rows = due_rows(CONTEXT, [verdict], whole, [entry] if told else [], now=NOW, finished=finished)
+    assert [row.rule for row in rows] == ([RULE] if due else []) + ([REPORT] if finished else [])
+    assert whole.state.published[RULE] == (("OK -1", NOW) if due else published)
+    assert whole.state.watermark_s.get(RULE) == ((500.0 if finished else 400.0) if due else None)
+
+
+@pytest.mark.parametrize(("ago_s", "due"), [(299.0, False), (300.0, True)])
+def test_given_the_report_s_row_when_it_does_not_change_then_it_is_written_each_five_minutes(
+    ago_s: float, due: bool
+) -> None:
+    whole = streams(published={REPORT: ("OK -1", NOW - ago_s), RULE: ("OK -1", NOW)})
+    rows = due_rows(CONTEXT, [quiet(RULE)], whole, [], now=NOW, finished=False)
+    assert [row.rule for row in rows] == ([REPORT] if due else [])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "before", "through"),
+    [
+        (replace(quiet(RULE), watermark_s=400.0), None, 400.0),
+        (replace(quiet(RULE), watermark_s=400.0), 450.0, 450.0),
+        (replace(quiet(RULE), watermark_s=400.0), 350.0, 400.0),
+        (quiet(RULE), None, 900.0),
+        (quiet(RULE, Status.WAITING_FOR_DATA), None, None),
+        (quiet(RULE, Status.NOT_APPLICABLE), 300.0, 300.0),
+        (fired(RULE), None, 900.0),
+    ],
+)
+def test_given_a_verdict_when_its_row_is_written_then_it_is_known_as_far_as_its_rule_is_and_never_less(
+    verdict: Verdict, before: float | None, through: float | None
+) -> None:
+    whole = streams(
+        {SYSTEM: (NodeRecord(SYSTEM), Seen(State(900.0)))}, watermark_s={} if before is None else {RULE: before}
+    )
+    row, report = as_known(job_rows(CONTEXT, [verdict]), [verdict], whole)
+    assert row.evaluated_through == through
+    assert (report.rule, report.evaluated_through) == (
+        REPORT,
+        None if verdict.result.status in {Status.WAITING_FOR_DATA, Status.NOT_APPLICABLE} else 900.0,
+    )
+
+
+def test_given_findings_when_rows_are_made_then_each_stands_among_the_others_and_the_report_has_the_gravest() -> None:
+    low, high = fired(RULE, wasted=0.1), fired("CPUBottleneck", wasted=0.9)
+    rows = job_rows(CONTEXT, [low, quiet("BatchSize"), high])
+    assert [(row.rule, row.finding.severity) for row in rows] == [
+        (RULE, "medium"),
+        ("BatchSize", None),
+        ("CPUBottleneck", "critical"),
+        (REPORT, "critical"),
+    ]
+    assert [row.wasted_percent for row in rows] == [10.0, None, 90.0, 90.0]
+
+
+def test_given_items_when_looked_at_then_it_is_noted_since_when_each_has_not_changed() -> None:
+    whole = streams()
+    watch(whole, NOW)
+    watch(whole, NOW + 60.0)
+    assert whole.state.watched == {"*#job": Watched(0, NOW)}
+    known = streams(
+        {SYSTEM: (NodeRecord(SYSTEM, version=3), Seen()), FRAMEWORK: (NodeRecord(FRAMEWORK, version=3), Seen())},
+        watched={"algo-1#system": Watched(3, 5.0), "algo-1#framework": Watched(2, 5.0)},
+    )
+    watch(known, NOW)
+    assert known.state.watched == {"algo-1#system": Watched(3, 5.0), "algo-1#framework": Watched(3, NOW)}
+    assert missing_streams(JOB, whole, FAMILIES) == {SYSTEM, FRAMEWORK}
+    assert missing_streams(JOB, known, FAMILIES) == set()
+
+
+@dataclass
+class Summed:
+    """A job's items, and what a summary makes of them."""
+
+    job: JobRecord
+    items: Sequence[NodeRecord] = ()
+    now: float = NOW
+    pauses: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.world = MemoryWorld()
+        self.world.jobs.register(self.job)
+        for record in self.items:
+            state = EMPTY.get(record.key.stream, record.state)
+            self.world.nodes.save(replace(record, state=state, codec=CODEC))
+        timing = Timing(now=lambda: self.now, pause=self.pauses.append, has_time=lambda: True)
+        self._summariser = Summariser(services=self.world.services, timing=timing, families=FAMILIES)
+
+    def make(self) -> bool:
+        return self._summariser.summarise(self.job).finished
+
+    @property
+    def own(self) -> JobState:
+        own = self.world.nodes.load(StreamKey.own("job"))
+        assert own is not None
+        return decode_state("own", own.codec, own.state, JobState)
+
+    @property
+    def after(self) -> JobRecord:
+        stored = self.world.jobs.load("job")
+        assert stored is not None
+        return stored
+
+
+def closed(*keys: StreamKey, **fields: Any) -> list[NodeRecord]:
+    return [NodeRecord(key, closed=True, **fields) for key in keys]
+
+
+ENDED = replace(JOB, status=JobStatus.COMPLETED, closing=True, close_asks=1, close_asked_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("job", "items", "finished"),
+    [
+        (JOB, closed(SYSTEM, FRAMEWORK), False),
+        (ENDED, closed(SYSTEM, FRAMEWORK), True),
+        (ENDED, [*closed(SYSTEM), NodeRecord(FRAMEWORK)], False),
+        (ENDED, closed(SYSTEM), False),
+        (ENDED, [], False),
+        (replace(ENDED, active=False), closed(SYSTEM), True),
+        (replace(ENDED, close_asks=8, close_asked_at=NOW - 38_400.0), closed(SYSTEM), True),
+        (replace(ENDED, close_asks=8, close_asked_at=NOW - 38_399.0), closed(SYSTEM), False),
+    ],
+)
+def test_given_a_job_when_summarised_then_it_is_finished_once_all_its_streams_have_closed(
+    job: JobRecord, items: Sequence[NodeRecord], finished: bool
+) -> None:
+    summed = Summed(job, items)
+    assert summed.make() is finished
+    assert (summed.after.active, summed.after.expires_at) == (
+        (False, int(NOW) + 90 * 86_400) if finished else (job.active, None)
+    )
+    assert list(summed.world.reports.started.values()) == ([{"kind": "end", "job": "job"}] if finished else [])
+    assert {row.expires_at for row in summed.world.rows.of_job("job")} == {summed.after.expires_at}
+
+
+def test_given_a_finished_job_when_summarised_again_then_a_report_is_made_of_new_data_alone_and_at_most_24() -> None:
+    summed = Summed(replace(ENDED, active=False), closed(SYSTEM, cursors={"minute": 0}))
+    for number in range(30):
+        summed.make()
+        summed.make()
+        assert len(summed.world.reports.started) == min(number + 1, 24)
+        stored = summed.world.nodes.load(SYSTEM)
+        assert stored is not None
+        summed.world.nodes.save(replace(stored, cursors={"minute": 60 * number + 60}))
+    journal = summed.world.journal
+    assert isinstance(journal, MemoryJournal)
+    assert journal.totals["reports_refused"] == 12
+    assert len(summed.own.reported) == 24
+    assert all(re.fullmatch("report-[0-9a-f]{20}-job", name) for name in summed.world.reports.started)
+
+
+def test_given_a_rule_over_the_job_that_fails_when_summarised_again_then_it_is_counted_once() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        deploy(patch, OwnJob())
+        summed = Summed(JOB, [NodeRecord(SYSTEM)])
+        summed.make()
+        summed.make()
+    (entry,) = summed.world.journal.entries
+    assert (entry.what, entry.where["node"]) == ("rule_errors", "*")
+    assert entry.where["reason"] == "OwnJob: LookupError: 1 nodes are not enough"
+
+
+@pytest.mark.parametrize(("later_s", "written"), [(0.0, 1), (299.0, 1), (300.0, 2)])
+def test_given_a_job_of_a_tuning_job_when_nothing_changes_then_its_entry_is_written_each_five_minutes(
+    later_s: float, written: int
+) -> None:
+    summed = Summed(replace(JOB, tuning_job="tune"), [NodeRecord(SYSTEM)])
+    summed.make()
+    summed.now += later_s
+    summed.make()
+    assert summed.world.faults.calls.count("Jobs.upsert_tuned_job") == written
+    tuned = summed.world.jobs.tuning_job("tune")
+    assert tuned is not None
+    assert [(name, each.findings, each.rule, each.finished) for name, each in tuned.jobs.items()] == [
+        ("job", 0, None, False)
+    ]
+    assert tuned.expires_at == int(NOW + (later_s if written == 2 else 0.0)) + 90 * 86_400
+
+
+def test_given_a_finished_job_of_a_tuning_job_when_summarised_again_then_its_entry_is_written_at_once() -> None:
+    summed = Summed(replace(ENDED, tuning_job="tune", active=False), closed(SYSTEM))
+    summed.make()
+    summed.make()
+    assert summed.world.faults.calls.count("Jobs.upsert_tuned_job") == 2
+    plain = Summed(ENDED, closed(SYSTEM, FRAMEWORK))
+    plain.make()
+    assert plain.world.faults.calls.count("Jobs.upsert_tuned_job") == 0
+
+
+@pytest.mark.parametrize(("conflicts", "fails"), [(1, False), (3, False), (4, True)])
+def test_given_other_looks_when_they_are_first_then_a_job_is_summarised_four_times(conflicts: int, fails: bool) -> None:
+    summed = Summed(JOB, [NodeRecord(SYSTEM)])
+    summed.world.faults.schedule("NodeStates.save", Fault.CONFLICT, times=conflicts)
+    if fails:
+        with pytest.raises(StateConflictError):
+            summed.make()
+    else:
+        assert summed.make() is False
+    assert summed.pauses == [1, 2, 3][: min(conflicts, 3)]
+
+
+def test_given_fires_that_wait_in_items_when_a_job_is_summarised_then_they_are_started_once() -> None:
+    entry = OutboxEntry("fire", 0, NOW, Finding(RULE, "algo-1", "so."))
+    summed = Summed(JOB, [NodeRecord(SYSTEM, outbox={"fire": entry})])
+    summed.make()
+    summed.make()
+    calls = Counter(summed.world.faults.calls)
+    assert (calls["Executions.start"], calls["NodeStates.mark_sent"]) == (1, 1)
+    # One item was saved by hand; the job's own once, as the second look finds nothing new.
+    assert calls["NodeStates.save"] == 2
