@@ -127,15 +127,15 @@ def objection(seed: int) -> str | None:
         job_arn=JOB,
         rule=RULE,
         fire_id="f1",
-        episode=draw.one_of(0, 0, 0, 1),
+        episode=draw.one_of(*[0] * 9, 1),
         node=node,
         fired_at=iso_time(fired_at),
         attempt=draw.one_of("first", "final"),
     )
     job = JobRecord("bert", JOB, "profiles", "", episodes=draw.one_of({}, {RULE: 0}, {"CPUBottleneck": 1}))
     rows = random_row(draw, None, fired_at), random_row(draw, "algo-1", fired_at)
-    row, node_row = draw.one_of(rows[0], rows[0], rows[0], None), draw.one_of(rows[1], None)
-    return stop_objection(case, StopPreconditions(draw.one_of(job, job, job, None), row, node_row), NOW)
+    row, node_row = draw.one_of(*[rows[0]] * 9, None), draw.one_of(rows[1], None)
+    return stop_objection(case, StopPreconditions(draw.one_of(*[job] * 9, None), row, node_row), NOW)
 
 
 def test_given_random_stops_when_they_are_asked_for_then_what_is_said_against_each_is_as_reviewed() -> None:
