@@ -1,4 +1,4 @@
-"""All that sessions of the training family do with random jobs: files of scalars that grow, and steps of debug-output."""
+"""All that sessions of the training family do with random jobs: files of scalars that grow, and steps as they come."""
 
 import hashlib
 import json
@@ -169,7 +169,7 @@ def uploads(random: Random, seed: int) -> Iterator[tuple[str, bytes]]:
 
     for name in sorted(files, key=order):
         chance = random.random()
-        if name.startswith("index") and chance < 0.05 or name.startswith("collections") and chance < 0.1:
+        if (name.startswith("index") and chance < 0.05) or (name.startswith("collections") and chance < 0.1):
             continue
         broken = 0.05 <= chance < 0.1 and not name.endswith(".ts")
         yield name, files[name][: len(files[name]) // 2] if broken else files[name]

@@ -116,8 +116,10 @@ def _of_final(case: StopCase, row: StoredRow, now: float) -> str | None:
 
 def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str | None:
     """Return why what the row says may not be true of the job as it is now; ``watermark_s`` in epoch seconds."""
-    if watermark_s is None or now - watermark_s > MAX_FIRE_AGE_S:
-        seen = "never" if watermark_s is None else f"{(now - watermark_s) / 60.0:.0f} min ago"
+    if watermark_s is None:
+        return f"{case.rule} was never evaluated, and the job may have recovered since"
+    if now - watermark_s > MAX_FIRE_AGE_S:
+        seen = f"{(now - watermark_s) / 60.0:.0f} min ago"
         return f"{case.rule} was evaluated {seen} for the last time, and the job may have recovered since"
     if watermark_s - now > MAX_CLOCK_LEAD_S:
         return f"{case.rule} was evaluated at a time that is still to come: a node's clock is wrong"

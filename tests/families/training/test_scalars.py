@@ -269,12 +269,13 @@ def test_given_a_second_run_in_the_job_when_its_log_grows_then_it_is_judged_anew
     assert [value for _, _, value in fires_of(network)] == alerts
 
 
-def test_given_logs_of_two_ranks_when_both_grow_then_one_of_them_is_judged_all_the_time() -> None:
+@pytest.mark.parametrize("first", [0, 70], ids=["from the start", "resumed"])
+def test_given_logs_of_two_ranks_when_both_grow_then_one_of_them_is_judged_all_the_time(first: int) -> None:
     network = network_of([])
     for rows in range(2, 6):
         for rank in (0, 1):
-            body = table({step: float(rank) for step in range(rows)})
+            body = table({first + step: float(rank) for step in range(rows)})
             put(network, f"trainer-output/rank_{rank}/metrics.csv", body, 100.0 * rows + rank)
     close(network)
-    assert seen(network) == [(step, "TRAIN", 1.0) for step in range(5)]
+    assert seen(network) == [(first + step, "TRAIN", 1.0) for step in range(5)]
     assert item(network).counters["files_of_other_runs"] == 1

@@ -127,6 +127,30 @@ def test_given_a_rule_that_costs_little_when_ranked_then_it_explains_nothing_tha
     assert found[0].rule == first
 
 
+@pytest.mark.parametrize(
+    ("lost", "cause", "explained"),
+    [
+        ((0.75, 1), (0.25, 1), True),
+        ((0.75, 1), (0.2499, 1), False),
+        ((0.75, 1), (0.0625, 4), True),
+        ((0.75, 1), (0.0624, 4), False),
+        ((0.75, 4), (0.25, 1), True),
+        ((0.75, 4), (0.2499, 1), False),
+        ((0.75, 1), (0.0, 4), False),
+    ],
+)
+def test_given_a_loss_when_a_cause_is_weighed_then_it_lost_a_third_of_that_on_the_worst_node_or_over_all(
+    lost: tuple[float, int], cause: tuple[float, int], explained: bool
+) -> None:
+    verdicts = [
+        fired(rule, wasted=share, nodes=(nodes, 4)) for rule, (share, nodes) in ((LOW, lost), ("StepOutlier", cause))
+    ]
+    found = {each.rule: each for each in rank_findings(verdicts, FREE)}
+
+    assert found[LOW].explained_by == ("StepOutlier" if explained else None)
+    assert found[LOW].explained_share == (1.0 if explained else 0.0)
+
+
 def test_given_a_cause_that_is_over_when_its_symptom_goes_on_then_it_explains_nothing_and_comes_last() -> None:
     found = rank_findings([over("CPUBottleneck", wasted=0.9), fired(LOW, wasted=0.3)], FREE)
 

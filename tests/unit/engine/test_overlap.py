@@ -168,3 +168,30 @@ def test_given_what_is_left_of_low_gpus_when_the_waste_is_told_then_it_is_of_tha
 
     assert wasted_share(found[LOW], 1) == pytest.approx(3.0 / 24.0)
     assert wasted_share(replace(found[LOW], explained_by="IOBottleneck"), 1) == pytest.approx(7.2 / 24.0)
+
+
+@pytest.mark.parametrize(("rate", "cause"), [(0.28, "IOBottleneck"), (0.25, None)])
+def test_given_low_gpus_of_two_looks_when_a_cause_is_weighed_then_against_the_loss_of_its_look_alone(
+    rate: float, cause: str | None
+) -> None:
+    waited, hang = held((2.0, 8.0), rate=0.8), held((12.0, 15.0), rate=1.0)
+    found = ranked(
+        LowGPUUtilization=(*waited, replace(hang[0], idle_node="idle")), IOBottleneck=held((2.0, 8.0), rate=rate)
+    )
+
+    assert found[LOW].explained_share == pytest.approx(4.8 / 7.8 if cause else 0.0)
+    assert found[LOW].reasons == pytest.approx({cause: 4.8 / 7.8} if cause else {})
+    assert found["IOBottleneck"].charged_nodes == pytest.approx((4.8 if cause else 6.0 * rate) / 24.0)
+    assert [each.start / HOUR_S for each in found[LOW].unexplained] == [12.0] if cause else [2.0, 12.0]
+
+
+def test_given_looks_with_one_cause_each_when_ranked_then_each_cause_has_the_part_of_its_look() -> None:
+    late = held((0.0, 6.0), rate=1.0)
+    found = ranked(
+        LowGPUUtilization=(replace(late[0], idle_node="never used"), *held((8.0, 10.0), (14.0, 15.0), rate=1.0)),
+        MaxInitializationTime=late,
+        CPUBottleneck=held((8.0, 10.0), (14.0, 15.0), rate=1.0),
+    )
+
+    assert found[LOW].reasons == pytest.approx({"MaxInitializationTime": 6.0 / 9.0, "CPUBottleneck": 3.0 / 9.0})
+    assert (found[LOW].explained_by, found[LOW].unexplained) == ("MaxInitializationTime", ())

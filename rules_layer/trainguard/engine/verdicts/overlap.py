@@ -28,6 +28,7 @@ def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]]
     Parameters
     ----------
     symptom : sequence of Episode
+        At least one.
     causes : sequence of sequence of Episode
         The episodes of each cause.
     until : float
@@ -37,7 +38,7 @@ def shared_share(symptom: Sequence[Episode], causes: Sequence[Sequence[Episode]]
     shares = [_of_one(each, symptom, causes, until) for each in symptom]
     if not sum(weights):
         # Of what was seen but once, all or nothing is shared.
-        return max(shares, default=0.0)
+        return max(shares)
     return min(sum(share * weight for share, weight in zip(shares, weights, strict=True)) / sum(weights), 1.0)
 
 

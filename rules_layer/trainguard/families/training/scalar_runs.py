@@ -54,19 +54,21 @@ class RunFinder:
             if name == file.key.name or other is None or other.is_events or state.broken or state.until == 0:
                 continue
             older, newer = _in_age(file, other)
-            why = self._apart(newer, older, known[older.key.name].until)
+            why = self._apart(newer, older, known)
             if why is not None:
                 yield OtherRun(_of_run(older, newer, listed), *why)
             if known[file.key.name].until == 0:
                 return
 
-    def _apart(self, newer: ListedFile, older: ListedFile, until: int | None) -> tuple[int, str] | None:
-        from trainguard.tensors.scalars.runs import recorded_apart, resumed_at
+    def _apart(self, newer: ListedFile, older: ListedFile, known: Mapping[str, FileState]) -> tuple[int, str] | None:
+        """Compare two files as far as each is of the newest run: what is left out of one says nothing of the other."""
+        from trainguard.tensors.scalars.runs import recorded_apart, resumed_at, rows_before
 
         try:
-            name = recorded_apart(self._recorded(newer), self._recorded(older), until=until)
+            ours, others = (rows_before(self._recorded(file), known[file.key.name].until) for file in (newer, older))
         except (TelemetryFormatError, ObjectMissingError):
             return None
+        name = recorded_apart(ours, others)
         if name is None:
             return None
         begins = resumed_at(self._recorded(newer))

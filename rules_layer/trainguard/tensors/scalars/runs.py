@@ -38,16 +38,18 @@ def _columns(values: Mapping[int, float]) -> tuple[NDArray[np.int64], NDArray[np
     return np.array(steps, np.int64), np.array([values[step] for step in steps], np.float64)
 
 
-def recorded_apart(newer: RunValues, older: RunValues, *, until: int | None = None) -> str | None:
-    """Return a scalar that two files record over the same steps with other values; None where there is none.
+def rows_before(run: RunValues, until: int | None) -> RunValues:
+    """Return what a file records before a step; all of it where that is None."""
+    if until is None:
+        return run
+    return {name: (steps[steps < until], values[steps < until]) for name, (steps, values) in run.items()}
 
-    ``until`` is the first step from which on the older file does not count.
-    """
+
+def recorded_apart(newer: RunValues, older: RunValues) -> str | None:
+    """Return a scalar that two files record over the same steps with other values; None where there is none."""
     for name in newer.keys() & older.keys():
         steps, values = newer[name]
         earlier, others = older[name]
-        if until is not None:
-            earlier, others = earlier[earlier < until], others[earlier < until]
         if min(steps.size, earlier.size) < FEWEST or earlier[-1] < steps[0] or earlier[0] > steps[-1]:
             continue
         shared, here, there = np.intersect1d(steps, earlier, assume_unique=True, return_indices=True)

@@ -1,0 +1,225 @@
+"""Bounds of the training family: when a job has stalled, which times can be believed, and which file is read next."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.families.training.step_rules import RULES
+from tests.support.small_job import BUCKET, JOB
+from tests.support.tensor_files import event, frame
+from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
+from trainguard.engine.family import Families, ObjectSource
+from trainguard.families.training import scalar_files
+from trainguard.families.training.debug_stream import DebugState
+from trainguard.families.training.family import TrainingFamily
+from trainguard.families.training.keys import STALLED
+from trainguard.families.training.runs import FoundCollections, SharedRuns
+from trainguard.families.training.scalar_files import ScalarFiles, lowest_first
+from trainguard.families.training.scalar_stream import FileState, ScalarState
+from trainguard.families.training.stall import judge_stall
+from trainguard.families.training.stream import StepsState, StepStream
+from trainguard.families.training.watched_step import believed
+from trainguard.layout import ProfileRoot
+from trainguard.records import JobRecord, JobStatus, Status
+from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
+from trainguard.tensors.scalars.names import ScalarNames
+
+FAMILIES = Families(TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))
+RUNS = JobRecord(JOB, "arn", BUCKET, "", JobStatus.IN_PROGRESS, secondary_status="Training")
+NOW = 1_700_000_000.0
+
+
+def state(
+    progress_s: float | None = NOW, *, looked_s: float = NOW + 1_801.0, steps: int = 7, **said: Any
+) -> StepsState:
+    return StepsState(progress_s=progress_s, looked_s=looked_s, steps=steps, step=70, **said)
+
+
+def judged(*states: StepsState, job: JobRecord = RUNS) -> tuple[Status, str, int]:
+    said = judge_stall(StalledTrainingRule(), job, states, StalledTrainingRuleParameters())
+    return said.status, said.reason, said.data_points
+
+
+STALLS = (
+    "Step 70: no step was saved for 30 min after step 70, and training has not ended; "
+    "that is above the threshold of 30 min."
+)
+CAME = "The newest object came at 2023-11-14 22:13 UTC."
+
+
+@pytest.mark.parametrize(
+    ("states", "status", "reason"),
+    [
+        ([state()], Status.FIRED, STALLS),
+        ([state(looked_s=NOW + 1_800.0)], Status.OK, CAME),
+        ([state(None)], Status.WARMING_UP, "No step was saved yet."),
+        ([state(None), state()], Status.FIRED, STALLS),
+        ([state(NOW - 900.0), state()], Status.FIRED, STALLS),
+        ([state(), state(NOW - 900.0)], Status.FIRED, STALLS),
+        ([state(), state(looked_s=NOW + 60.0)], Status.OK, CAME),
+        ([state(looked_s=NOW + 60.0), state()], Status.OK, CAME),
+        ([state(), state(ended=True)], Status.OK, "Training has ended."),
+    ],
+)
+def test_given_streams_when_the_clock_judges_then_the_newest_object_and_the_oldest_look_count(
+    states: list[StepsState], status: Status, reason: str
+) -> None:
+    points = 7 if status is Status.FIRED or reason == CAME else 0
+    assert judged(*states) == (status, reason, points)
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "reason"),
+    [
+        ({"closing": True}, Status.OK, "Training has ended."),
+        ({"status": JobStatus.COMPLETED}, Status.OK, "Training has ended."),
+        ({"status": JobStatus.STOPPING}, Status.NOT_APPLICABLE, "The job's status is Stopping: whether it still"),
+        ({"secondary_status": None}, Status.FIRED, ""),
+        ({"secondary_status": "Uploading"}, Status.OK, CAME),
+    ],
+)
+def test_given_a_job_that_may_not_train_when_the_clock_judges_then_it_does_not_stall(
+    changed: dict[str, Any], status: Status, reason: str
+) -> None:
+    found = judged(state(), job=replace(RUNS, **changed))
+    assert found[0] is status
+    assert found[1].startswith(reason)
+
+
+def stream(of: StepsState, job: JobRecord = RUNS) -> StepStream[StepsState]:
+    return StepStream("a unit", of, FAMILIES.plan(job))
+
+
+@pytest.mark.parametrize(
+    ("of", "after_s", "overdue"),
+    [
+        (state(), 1_800.0, False),
+        (state(), 1_801.0, True),
+        (state(None), 10_000.0, False),
+        (state(ended=True), 10_000.0, False),
+    ],
+)
+def test_given_a_silent_stream_when_asked_then_it_is_overdue_once_it_is_silent_for_longer_than_the_threshold(
+    of: StepsState, after_s: float, overdue: bool
+) -> None:
+    assert stream(of).is_overdue(NOW + after_s) is overdue
+    assert stream(of, replace(RUNS, training_rules=("training/HighLoss",))).is_overdue(NOW + after_s) is False
+
+
+def test_given_a_stream_without_a_step_when_it_ends_then_no_rule_judges_it() -> None:
+    assert stream(StepsState()).finish() == []
+    assert StepsState().looked_s == 0.0
+    assert (StepsState().steps, StepsState().ended, DebugState().last_complete) == (0, False, -1)
+
+
+@pytest.mark.parametrize(
+    ("at", "seen"),
+    [
+        (1.0, 1.0),
+        (0.0, NOW),
+        (-1.0, NOW),
+        (math.nan, NOW),
+        (math.inf, NOW),
+        (NOW + 3_600.0, NOW + 3_600.0),
+        (NOW + 3_601.0, NOW),
+    ],
+)
+def test_given_the_time_of_a_step_when_it_cannot_be_then_it_is_that_of_its_file(at: float, seen: float) -> None:
+    assert believed(at, NOW) == seen
+
+
+def test_given_files_when_one_is_chosen_then_its_source_is_the_least_far_and_its_name_the_first() -> None:
+    assert lowest_first([(3, "a"), (1, "c"), (1, "b")]) == "b"
+    assert lowest_first([]) is None
+
+
+class Bucket:
+    """Objects of a job, each put at a time."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.objects = MemoryProfileObjects(faults=Faults())
+        self.files = ScalarFiles(ObjectSource(self.objects, BUCKET, ProfileRoot(prefix, JOB), 64 * 1024))
+
+    def put(self, name: str, at: float, body: bytes = b"") -> None:
+        self.objects.now = at
+        self.objects.put(BUCKET, name, body, "")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "newest"),
+    [
+        ((0.0, 10), (60.0, 5), 2),
+        ((59.0, 10), (60.0, 5), 2),
+        ((0.0, 10), (59.0, 5), 1),
+        ((0.0, 10), (59.0, 10), 2),
+        ((59.0, 5), (0.0, 10), 2),
+        ((60.0, 5), (59.0, 10), 1),
+    ],
+)
+def test_given_two_versions_of_a_log_when_listed_then_the_newest_minute_counts_and_of_one_minute_the_largest(
+    first: tuple[float, int], second: tuple[float, int], newest: int
+) -> None:
+    bucket = Bucket()
+    for number, (at, size) in ((1, first), (2, second)):
+        bucket.put(f"{JOB}/checkpoints/checkpoint-{number}/trainer_state.json", 6_000.0 + at, bytes(size))
+    bucket.put(f"{JOB}/checkpoints/other.bin", 6_000.0)
+    (found,) = bucket.files.listed().values()
+    assert found.listed.key.endswith(f"checkpoint-{newest}/trainer_state.json")
+
+
+def test_given_a_job_below_the_checkpoints_of_another_one_when_listed_then_none_of_its_files_is_taken_for_its_own() -> (
+    None
+):
+    bucket = Bucket("other/checkpoints/")
+    bucket.put(f"other/checkpoints/{JOB}/trainer-output/metrics.csv", 6_000.0)
+    assert bucket.files.listed() == {}
+
+
+def test_given_an_event_longer_than_a_piece_when_it_is_read_then_all_of_it_is_read_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scalar_files, "PIECE_BYTES", 100)
+    body = frame(event(b"\x12" + bytes([90]) + bytes(90), step=1, at=NOW))
+    asked: list[int] = []
+    bucket = Bucket()
+    read = bucket.objects.get_range
+    monkeypatch.setattr(
+        bucket.objects,
+        "get_range",
+        lambda *of: asked.append(of[3]) or read(*of),  # type: ignore[func-returns-value]
+    )
+    for size, whole in ((100, False), (101, True)):
+        bucket.put(f"{JOB}/tensorboard-output/events.out.tfevents.1", NOW, body[:size])
+        (file,) = bucket.files.listed().values()
+        asked.clear()
+        assert bucket.files.read(file, FileState("")) is None
+        assert (max(asked) > 100) is whole
+
+
+def test_given_names_of_scalars_when_many_are_met_then_the_first_ones_are_remembered_and_that_there_are_more() -> None:
+    names, met = ScalarNames(), ScalarState()
+    met.meet({f"train/x{number}" for number in range(10, 21)} | {"train/loss_a"}, names)
+    assert (len(met.scalars.names), met.scalars.more) == (12, False)
+    met.meet({f"train/loss_{letter}" for letter in "bcdef"}, names)
+    assert (len(met.names), met.scalars.more, len(met.scalars.names)) == (13, True, 12)
+    assert met.losses == [f"train/loss_{letter}" for letter in "abcd"]
+
+
+@pytest.mark.parametrize(("step", "until", "repeated"), [(None, 5, 0), (3, 5, 4), (9, 5, 5), (4, 5, 5)])
+def test_given_a_stream_that_begins_anew_when_its_steps_come_again_then_those_before_have_fired(
+    step: int | None, until: int, repeated: int
+) -> None:
+    begun = ScalarState(step=step, files={"a": FileState("a", 7, 8, 9.0)}, mode_place=2)
+    begun.begin_anew(until)
+    assert (begun.repeated, begun.mode_place) == (repeated, -1)
+    assert (begun.files["a"].taken, begun.files["a"].size, begun.files["a"].modified_s) == (0, 0, 0.0)
+
+
+def test_given_collections_of_many_jobs_when_held_then_the_oldest_make_room() -> None:
+    shared, found = SharedRuns(), FoundCollections((), 1, {}, {})  # type: ignore[arg-type]
+    for number in range(34):
+        shared.keep(BUCKET, ProfileRoot("", f"job-{number}"), found)
+    assert [root.job for _, root in shared.held] == [f"job-{number}" for number in range(2, 34)]
