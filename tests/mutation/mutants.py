@@ -158,7 +158,7 @@ def users(file: Path) -> dict[str, frozenset[int]]:
 
 
 def _mark_fixed(tree: ast.AST) -> None:
-    """Mark what is not to be changed: docstrings, annotations, decorators and keywords of classes, texts, errors."""
+    """Mark what is not changed: docstrings, annotations, decorators and keywords of classes, texts, errors, checks."""
     for node in ast.walk(tree):
         held: list[Any] = []
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
@@ -173,6 +173,8 @@ def _mark_fixed(tree: ast.AST) -> None:
             held.append(node)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             held.append(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
+            held += [each.value for each in node.keywords]  # `strict` asserts
         for each in held:
             for inner in ast.walk(each):
                 inner.fixed = True  # type: ignore[attr-defined]  # a mark of ours
