@@ -206,6 +206,13 @@ def test_given_waits_beyond_the_time_that_passed_when_it_fires_then_all_of_it_is
     assert result.wasted_share == 1.0
 
 
+@pytest.mark.parametrize(("elapsed_s", "status"), [(599.0, Status.WARMING_UP), (600.0, Status.FIRED)])
+def test_given_a_running_job_when_ten_minutes_have_passed_then_what_loading_costs_is_judged(
+    elapsed_s: float, status: Status
+) -> None:
+    assert judge(read(own_fetches(0.9, range(100))), system_through=START + elapsed_s).status is status
+
+
 @pytest.mark.parametrize("unknown", ["started_at", "system_through"])
 def test_given_a_job_whose_time_is_not_known_when_it_fires_then_nobody_says_what_it_costs(unknown: str) -> None:
     result = judge(read(own_fetches(0.9, range(100))), **{unknown: None})
@@ -295,3 +302,4 @@ def test_given_a_state_of_more_processes_than_there_is_room_for_when_folded_then
     assert (len(state.processes), state.refused) == (128, 2)
     shown = RULE.judge(job({"algo-1": state}), replace_limits(1.0)).plain_details["algo-1"]
     assert "training_processes_not_judged" in shown
+    assert RULE.judge(job({"algo-1": state}, detailed=False), DEFAULTS).plain_details == {}
