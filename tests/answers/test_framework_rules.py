@@ -131,6 +131,7 @@ def _initialized(seed: int) -> Iterator[RuleResult]:
     expected, started = random.random() < 0.7, random.random() < 0.9
     for at, closed in [*((each, False) for each in (0, 5, 6, 11, 12, 20, 26, 27, 40, 60, 90)), (91, True)]:
         runs = [] if first is None else _runs(first, again, missing, at)
+        nodes = {"algo-1": _at_work(at - working_from, at - fetching_from), "algo-2": NodeFacts("algo-2")}
         yield rule.judge(
             JobView(
                 started_at=START if started else None,
@@ -139,7 +140,7 @@ def _initialized(seed: int) -> Iterator[RuleResult]:
                 framework_expected=expected,
                 framework_seen=at > 5,
                 closed=closed,
-                nodes={each.node: each for each in (_at_work(at - working_from, at - fetching_from), NodeFacts("none"))},
+                nodes=nodes,
                 interruptions=tuple((START + MINUTE_S * a, START + MINUTE_S * b) for a, b in missing if b <= at),
                 step_runs=tuple(runs),
             ),

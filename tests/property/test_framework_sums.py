@@ -72,7 +72,7 @@ def random_events(random: Random, begin: int, longest: int, count: int, unit: in
 def label(table: EventTable, row: int) -> str:
     """Return how an event is called: an operator by its name, any other by its phase."""
     phase = table.phases[table.phase_index[row]]
-    return table.names[table.name_index[row]] if phase == "cpu_functions" else phase
+    return str(table.names[table.name_index[row]] if phase == "cpu_functions" else phase)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

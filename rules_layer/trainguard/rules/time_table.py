@@ -40,7 +40,7 @@ class TimeTable(msgspec.Struct, array_like=True):
     def top(self, count: int) -> dict[str, int]:
         """Microseconds of the ``count`` names with the most time, most first, and of ``other`` where there are more."""
         pairs = zip(self.names, self.times_us, strict=True)
-        ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+        ranked = sorted(pairs, key=lambda pair: -pair[1])
         rest = sum(time_us for _, time_us in ranked[count:]) + self.other_us
         return {**dict(ranked[:count]), **({OTHER: rest} if rest else {})}
 

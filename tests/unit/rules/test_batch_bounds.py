@@ -73,6 +73,9 @@ def test_given_a_streak_without_a_beginning_when_the_job_has_ended_then_it_count
     unseen = RULE.judge(BatchSizeState(), view, A_POINT_A_MINUTE)
     assert (unseen.status, unseen.affected_share) == (Status.OK, None)
     assert "this has" not in unseen.reason
+    short = RULE.judge(BatchSizeState(), view, BatchSizeParameters(window_s=1.0, patience=20))
+    assert "that has cost" not in short.reason
+    assert unseen.plain_details["last_timestamp"] == round((JOB_START + 44 * 60.0) * 1e6)
 
 
 @pytest.mark.parametrize(("thresholds", "room"), [((80.0, 50.0, 40.0), 0.2), ((25.0, 80.0, 40.0), 0.2)])

@@ -118,7 +118,7 @@ class Unstorable(msgspec.Struct):
 
 
 def test_given_no_package_when_loaded_then_there_are_trainguards_rules_alone() -> None:
-    assert Extension() == EXTENSION
+    assert Extension() == EXTENSION == installed(RESERVED_NAMES)
     assert RULE_NAMES == OWN_NAMES
     assert not any(is_custom(rule) for rule in ALL_RULES)
     assert is_custom(OwnRule())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,25 +153,24 @@ def test_given_a_worker_s_number_in_its_own_timeline_when_its_process_is_unknown
     assert state.processes[0].last_us == START_US + SECOND // 2
 
 
-def few(numbers: Iterable[int], **changes: float) -> RuleResult:
+def few(numbers: Iterable[int], least: float, most: float) -> RuleResult:
     events = [each for second, number in enumerate(numbers) for each in fetches(second, range(number))]
-    given = {"min_threshold": 70.0, "max_threshold": 200.0, **changes}
-    return judge(read(events), parameters=DataloaderParameters(**given), cores=10)
+    return judge(read(events), parameters=DataloaderParameters(min_threshold=least, max_threshold=most), cores=10)
 
 
 @pytest.mark.parametrize(
-    ("numbers", "changes", "share"),
+    ("numbers", "limits", "share"),
     [
-        ([6] * 9 + [7] * 3, {}, 9 / 12),
-        ([7] * 12, {"min_threshold": 70.5}, 1.0),
-        ([20] * 3 + [21] * 9, {}, 9 / 12),
-        ([20] * 3 + [21] * 9, {"max_threshold": 200.5}, 9 / 12),
+        ([6] * 9 + [7] * 3, (70.0, 200.0), 9 / 12),
+        ([7] * 12, (70.5, 200.0), 1.0),
+        ([20] * 3 + [21] * 9, (70.0, 200.0), 9 / 12),
+        ([20] * 3 + [21] * 9, (70.0, 200.5), 9 / 12),
     ],
 )
 def test_given_seconds_on_the_limit_when_it_fires_then_they_are_not_affected(
-    numbers: list[int], changes: dict[str, float], share: float
+    numbers: list[int], limits: tuple[float, float], share: float
 ) -> None:
-    result = few(numbers, **changes)
+    result = few(numbers, *limits)
     assert result.status is Status.FIRED
     assert result.affected_share == share
 
@@ -206,9 +206,17 @@ def test_given_waits_beyond_the_time_that_passed_when_it_fires_then_all_of_it_is
     assert result.wasted_share == 1.0
 
 
+@pytest.mark.parametrize(("elapsed_s", "status"), [(599.0, Status.WARMING_UP), (600.0, Status.FIRED)])
+def test_given_a_running_job_when_ten_minutes_have_passed_then_what_loading_costs_is_judged(
+    elapsed_s: float, status: Status
+) -> None:
+    assert judge(read(own_fetches(0.9, range(100))), system_through=START + elapsed_s).status is status
+
+
 @pytest.mark.parametrize("unknown", ["started_at", "system_through"])
 def test_given_a_job_whose_time_is_not_known_when_it_fires_then_nobody_says_what_it_costs(unknown: str) -> None:
-    result = judge(read(own_fetches(0.9, range(100))), **{unknown: None})
+    changes: dict[str, Any] = {unknown: None}
+    result = judge(read(own_fetches(0.9, range(100))), **changes)
     assert (result.status, result.wasted_share) == (Status.FIRED, None)
 
 
@@ -295,3 +303,4 @@ def test_given_a_state_of_more_processes_than_there_is_room_for_when_folded_then
     assert (len(state.processes), state.refused) == (128, 2)
     shown = RULE.judge(job({"algo-1": state}), replace_limits(1.0)).plain_details["algo-1"]
     assert "training_processes_not_judged" in shown
+    assert RULE.judge(job({"algo-1": state}, detailed=False), DEFAULTS).plain_details == {}

@@ -217,6 +217,8 @@ def test_given_an_event_that_ends_at_a_minute_or_just_after_it_when_kept_by_minu
     state = folded(read([event("DataLoaderIter", "next", 0.0, 60.0 + until_us / SECOND, pid=1)]))
 
     assert [each.phases.total_us for each in state.minutes] == minutes
+    shortest = folded(read([event("DataLoaderIter", "next", 0.0, 1 / SECOND, pid=1)]))
+    assert [each.phases.total_us for each in shortest.minutes] == [1]
 
 
 @pytest.mark.parametrize(("count", "other"), [(8, 0), (9, SECOND)])

@@ -11,7 +11,7 @@ from tests.support import framework_traces
 from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, START_US, TRAIN, VIEW, batches, folded, judge
 from trainguard.records import Status
 from trainguard.rules.framework_loop import ProcessLoop, loop_of
-from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.step_outlier import OUTLIERS, StepOutlierParameters
 from trainguard.rules.step_overlap import StepOverlap
 from trainguard.rules.step_series import SlowStep, StepSeries
 from trainguard.rules.time_table import TimeTable
@@ -278,3 +278,22 @@ def test_given_training_loops_of_a_node_when_there_are_128_then_no_other_is_admi
     assert (loop_of(loops, "another") is not None) is admitted
     assert loop_of(loops, "p-7") is loops[7]
     assert len(loops) == 128
+
+
+@pytest.mark.parametrize(("factor", "noted"), [(2.5, 32), (1.96, 0)])
+def test_given_steps_over_twice_the_median_when_they_are_no_outliers_then_they_are_noted_all_the_same(
+    factor: float, noted: int
+) -> None:
+    state = folded(batches(np.where(np.arange(1_100) % 20 == 19, 0.5 * factor, 0.5)))
+    assert len(state.series[0].slow) == noted
+
+
+def test_given_outliers_that_are_too_many_and_cost_too_much_when_it_fires_then_their_number_is_what_is_measured() -> (
+    None
+):
+    seconds = np.full(1_100, 0.5)
+    seconds[150 : 150 + 40 * 12 : 40] *= 8.0
+    result = judge(batches(seconds), parameters=StepOutlierParameters(slow_share=5.0))
+    assert (result.measured, result.threshold, result.measure) == (12.0, 10.0, OUTLIERS)
+    assert "12 of 1,000 steps" in result.reason
+    assert "of the time in steps (slow_share 5 %)" in result.reason
