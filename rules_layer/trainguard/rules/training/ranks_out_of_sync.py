@@ -8,7 +8,7 @@ only.
 """
 
 import re
-from collections import Counter
+from statistics import mode
 from typing import ClassVar
 
 from trainguard.rules.parameter_help import STEPS
@@ -69,7 +69,7 @@ class RanksOutOfSync(StepRule[RanksOutOfSyncParameters, StepState]):
         if len(sums) < 2:
             state.waiting += bool(sums)
             return None
-        most = Counter(sums[rank] for rank in sorted(sums)).most_common(1)[0][0]
+        most = mode(sums[rank] for rank in sorted(sums))
         apart = [rank for rank in sorted(sums) if sums[rank] != most]
         return Check(
             step=step.step,

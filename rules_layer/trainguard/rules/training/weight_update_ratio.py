@@ -110,7 +110,7 @@ def _before(step: StepView, tensor: str, num_steps: int | None) -> StepView | No
     if num_steps is None:
         return next(iter(step.earlier(tensor, 1)), None)
     within = [view for view in step.earlier(tensor, num_steps) if view.step >= step.step - num_steps]
-    return within[-1] if within else None
+    return next(reversed(within), None)
 
 
 def _ratio(state: StepState, step: StepView, before: StepView, tensor: str, epsilon: float) -> float | None:

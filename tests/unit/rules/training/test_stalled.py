@@ -1,0 +1,107 @@
+"""StalledTrainingRule: gaps between steps, and what the clock says of a run that goes on."""
+
+import pytest
+
+from tests.support.steps import RULES, Run, observed, parameters
+from trainguard.records import Status
+from trainguard.rules.training.stalled_training import StalledTrainingRule
+from trainguard.rules.training.step_rule import RunView
+
+
+def saved_at(*times: float, timed: bool = True) -> Run:
+    run = Run()
+    for step, at in enumerate(times):
+        run.add(step, at=at, timed=timed)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("times", "fires", "sentence", "at"),
+    [
+        ([100.0], False, "it is the first saved step, and no time without one was measured yet.", 100.0),
+        (
+            [100.0, 1_900.0],
+            False,
+            "no step was saved for 30 min after step 0, until step 1; that is not above the threshold of 30 min.",
+            1_900.0,
+        ),
+        (
+            [100.0, 1_909.0],
+            True,
+            "no step was saved for 30.1 min after step 0, until step 1; that is above the threshold of 30 min.",
+            1_900.0,
+        ),
+        (
+            [100.0, 50.0, 1_900.0],
+            False,
+            "no step was saved for 30 min after step 1, until step 2; that is not above the threshold of 30 min.",
+            1_900.0,
+        ),
+    ],
+)
+def test_given_times_of_steps_when_checked_then_a_gap_above_the_threshold_began_at_it(
+    times: list[float], fires: bool, sentence: str, at: float
+) -> None:
+    outcome = observed("StalledTrainingRule", saved_at(*times))
+    latest = outcome.state.latest
+    assert latest is not None
+    assert (outcome.result.reason.partition(": ")[2], latest.fires, latest.at, outcome.state.evaluated) == (
+        sentence,
+        fires,
+        at,
+        len(times),
+    )
+    assert latest.step == (len(times) - 2 if fires else len(times) - 1)
+    advice = "If steps are saved less often than every 1,800 s on purpose"
+    assert (advice in (outcome.result.advice or "")) is fires
+
+
+def test_given_files_without_times_when_judged_then_it_is_said_and_steps_with_times_count() -> None:
+    outcome = observed("StalledTrainingRule", saved_at(1.0, timed=False))
+    assert outcome.result.status is Status.NOT_APPLICABLE
+    assert outcome.result.reason.startswith("The file has no times: its 1 step all have that at which it was saved.")
+    run = saved_at(1.0, 5_000.0, timed=False)
+    assert observed("StalledTrainingRule", run).state.left_out == 2
+    run.add(9, at=9.0)
+    assert "it is the first saved step" in observed("StalledTrainingRule", run).result.reason
+    assert observed("StalledTrainingRule", Run()).result.status is Status.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_given_a_step_before_the_range_when_it_has_a_time_then_the_first_gap_is_measured_from_it(timed: bool) -> None:
+    run = saved_at(100.0, timed=timed)
+    run.add(1, at=5_000.0)
+    assert observed("StalledTrainingRule", run, start_step=1).steps == ([0] if timed else [])
+
+
+@pytest.mark.parametrize(
+    ("times", "progress", "now", "fires", "gap"),
+    [
+        ([], 1_000.0, 2_800.0, None, None),
+        ([], 1_000.0, 2_801.0, True, 1_801.0),
+        ([500.0], 1_000.0, 2_800.0, False, 1_800.0),
+        ([2_000.0], 1_000.0, 3_801.0, True, 1_801.0),
+        ([2_000.0], 2_500.0, 3_801.0, False, 1_301.0),
+    ],
+)
+def test_given_a_clock_when_it_judges_then_the_newest_sign_of_life_counts(
+    times: list[float], progress: float, now: float, fires: bool | None, gap: float | None
+) -> None:
+    rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", x=1)
+    state = rule.state_type()
+    for step in saved_at(*times).steps:
+        rule.observe(state, step, values)
+    result = rule.judge_at(state, RunView(len(times)), values, now=now, progress_at=progress)
+    assert result.status is {None: Status.WARMING_UP, True: Status.FIRED, False: Status.OK}[fires]
+    assert result.measured == gap
+    assert result.onset == (max([progress, *times]) + 1_800.0 if fires else None)
+    assert (result.advice is not None) is bool(fires)
+    assert result.reason.endswith(" Parameter StalledTrainingRule_x is unknown and not used.")
+    if fires is not None:
+        beginning = "Step 0: no step was saved" if times else "No step was saved"
+        assert result.reason.startswith(f"{beginning} for ")
+        assert (result.threshold, result.data_points) == (1_800.0, len(times))
+        assert "and training has not ended; that is" in result.reason
+    closed = rule.judge_at(state, RunView(len(times), closed=True), values, now=now, progress_at=progress)
+    assert closed.status is (Status.OK if times else Status.NOT_APPLICABLE)
+    assert RULES["StalledTrainingRule"].parameters_type().stop_training_on_fire is False
