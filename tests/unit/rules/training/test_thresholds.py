@@ -104,6 +104,11 @@ def test_dead_relu_and_saturated_activation_are_above_half_the_layer(dead: int, 
     assert bool(fired("SaturatedActivation", active(20 - dead, 20, "tanh_input", outside=10.0))) is fires
 
 
+@pytest.mark.parametrize(("dead", "fires"), [(100, False), (101, True)])
+def test_dead_relu_is_above_half_of_many_nodes(dead: int, fires: bool) -> None:
+    assert bool(fired("DeadRelu", active(200 - dead, 200, "relu_output"))) is fires
+
+
 @pytest.mark.parametrize(("samples", "fires"), [(0, True), (1, False), (2, False)])
 def test_dead_relu_counts_a_node_of_less_than_one_percent(samples: int, fires: bool) -> None:
     values = np.zeros((100, 4))
