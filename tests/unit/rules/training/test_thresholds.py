@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Run, fired
+from trainguard.errors import RuleConfigError
 from trainguard.tensors.step_view import Mode
 
 
@@ -172,6 +173,13 @@ def test_all_zero_is_not_below(zeros: int, threshold: float, fires: bool) -> Non
     for kind in (np.float32, np.int64, np.bool_):
         run = one({"t": values.astype(kind)}, mine=["t"])
         assert bool(fired("AllZero", run, collection_names="mine", threshold=threshold)) is fires
+
+
+def test_all_zero_is_of_all_entries_and_of_selected_tensors() -> None:
+    run = one({"t": [0.0, 0.0]}, mine=["t"])
+    assert fired("AllZero", run, collection_names="mine") == [7]
+    with pytest.raises(RuleConfigError, match="AllZero_collection_names"):
+        fired("AllZero", run)
 
 
 @pytest.mark.parametrize(("ones", "fires"), [(91, False), (90, True)])
