@@ -63,6 +63,7 @@ LONG = [1.0] * 20
         ({"max": INF}, {"max": INF}, None),
         ({"max": INF}, {"max": -INF}, False),
         ({"max": INF}, {"max": 1.0}, False),
+        ({"max": 1.0}, {"max": INF}, False),
         ({"max": NAN}, {"max": NAN}, False),
         ({"max": NAN}, {"max": 1.0}, False),
         ({"mean": 1.0}, [1.0], None),
@@ -126,6 +127,13 @@ def test_given_two_values_when_they_differ_then_the_entry_furthest_over_its_tole
     one: Any, other: Any, expected: tuple[float, float] | None
 ) -> None:
     assert furthest(HALF, step_of(one), step_of(other), "t") == expected
+
+
+def test_given_entries_in_one_step_alone_when_compared_then_the_reductions_of_both_are_taken() -> None:
+    full, reduced = Run().add(3, {"t": [9.0]}, reductions={"t": {"mean": 9.0}}), step_of({"mean": 1.0})
+    for one, other, allowed in ((full, reduced, 0.75), (reduced, full, 4.75)):
+        assert HALF.tensors(one, other, "t") is False
+        assert furthest(HALF, one, other, "t") == (8.0, allowed)
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,8 @@ def test_given_noise_around_the_level_of_a_guess_when_it_is_more_than_the_least_
 def test_given_a_loss_at_chance_when_it_is_told_then_its_classes_are_named() -> None:
     found = level([9.0] * 4 + [FIFTH] * 12)
     assert found is not None
-    assert (found.kind, found.name, found.value, found.threshold) == ("level", "loss", pytest.approx(FIFTH), FIFTH)
+    assert (found.kind, found.name, found.threshold) == ("level", "loss", FIFTH)
+    assert found.value == pytest.approx(FIFTH)
     assert found.reason == (
         "loss was 9 at the start (step 0) and has stood at 1.6094 since step 4: ln 5 = 1.6094 is the cross entropy of "
         "a guess among 5 classes"

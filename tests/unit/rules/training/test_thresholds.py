@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.steps import Run, fired
+from trainguard.errors import RuleConfigError
 from trainguard.tensors.step_view import Mode
 
 
@@ -104,6 +105,11 @@ def test_dead_relu_and_saturated_activation_are_above_half_the_layer(dead: int, 
     assert bool(fired("SaturatedActivation", active(20 - dead, 20, "tanh_input", outside=10.0))) is fires
 
 
+@pytest.mark.parametrize(("dead", "fires"), [(100, False), (101, True)])
+def test_dead_relu_is_above_half_of_many_nodes(dead: int, fires: bool) -> None:
+    assert bool(fired("DeadRelu", active(200 - dead, 200, "relu_output"))) is fires
+
+
 @pytest.mark.parametrize(("samples", "fires"), [(0, True), (1, False), (2, False)])
 def test_dead_relu_counts_a_node_of_less_than_one_percent(samples: int, fires: bool) -> None:
     values = np.zeros((100, 4))
@@ -167,6 +173,13 @@ def test_all_zero_is_not_below(zeros: int, threshold: float, fires: bool) -> Non
     for kind in (np.float32, np.int64, np.bool_):
         run = one({"t": values.astype(kind)}, mine=["t"])
         assert bool(fired("AllZero", run, collection_names="mine", threshold=threshold)) is fires
+
+
+def test_all_zero_is_of_all_entries_and_of_selected_tensors() -> None:
+    run = one({"t": [0.0, 0.0]}, mine=["t"])
+    assert fired("AllZero", run, collection_names="mine") == [7]
+    with pytest.raises(RuleConfigError, match="AllZero_collection_names"):
+        fired("AllZero", run)
 
 
 @pytest.mark.parametrize(("ones", "fires"), [(91, False), (90, True)])
