@@ -277,6 +277,15 @@ def test_given_a_job_that_ends_when_an_object_of_it_comes_then_it_is_summarised_
     assert any(row.node is None for row in batch.world.rows.of_job(JOB)) is summarised
 
 
+def test_given_a_job_that_ends_when_its_summary_fails_then_all_its_messages_are_given_back_once() -> None:
+    batch = Batch()
+    batch.process(*batch.put(SYSTEM_1[0]))
+    batch.world.jobs.update_status(replace(batch.job, closing=True))
+    batch.world.faults.schedule("RuleStates.publish", Fault.FAIL_BEFORE, nth=2)
+    assert batch.process(*batch.put(SYSTEM_1[1])).failed == ("m0",)
+    assert batch.counted == {"port_failures": 1}
+
+
 @pytest.mark.parametrize(
     ("operation", "fault", "what"),
     [
