@@ -44,7 +44,7 @@ class Assessment:
     account: Account
     news: tuple[OutboxEntry, ...]
     ended: Mapping[str, int]
-    near: bool = False
+    near: bool
 
 
 def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None) -> Assessment:

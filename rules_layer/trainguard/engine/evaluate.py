@@ -108,13 +108,11 @@ class NodeEvaluator:
             return True
         session.announce(work.messages)
         ready = session.apply(drain=closing, modified_before=work.modified_before)
-        exhausted = False
-        while not exhausted:
+        while True:
             fires, exhausted = self._apply_some(session, ready, job)
             self._settle(session, fires, job=job, plan=plan, closed=closing and exhausted, repeated=work.repeated)
-            if not exhausted and not self._timing.has_time():
-                return False
-        return True
+            if exhausted or not self._timing.has_time():
+                return exhausted
 
     def _may_wait(self, session: AnySession, work: NodeWork, job: JobRecord) -> bool:
         """Whether the work is messages alone that the session may drop; one that was delivered before is not."""

@@ -14,6 +14,7 @@ from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.evaluate import NodeEvaluator
+from trainguard.engine.jobs import admission
 from trainguard.engine.messages.batch import BatchOutcome, BatchProcessor
 from trainguard.engine.messages.created_objects import CreatedObject, created_objects
 from trainguard.engine.messages.sqs_messages import JobMessages, Message, encode_task, sort_messages
@@ -209,6 +210,10 @@ def test_given_a_task_when_its_job_was_registered_anew_then_it_is_passed_over_an
     assert batch.counted == counted
     closed = batch.world.nodes.load(replace(SYSTEM, job=JOB))
     assert (closed is not None and closed.closed) is (counted == {})
+    # Its only stream has closed: the job is finished.
+    assert (batch.job.active, len(batch.world.reports.started)) == ((False, 1) if counted == {} else (True, 0))
+    reasons = [str(each.where["reason"]) for each in batch.world.journal.entries if each.what == "foreign_keys"]
+    assert reasons == (["a task names job 'job', which is not known"] if "foreign_keys" in counted else [])
 
 
 @pytest.mark.parametrize(
@@ -224,6 +229,9 @@ def test_given_objects_when_they_lie_elsewhere_than_their_job_s_then_they_are_co
     assert outcome.failed == ()
     assert batch.counted == ({} if counted is None else {counted: 1})
     assert len(batch.world.nodes.of_job(JOB)) == (counted is None)
+    reasons = [str(each.where["reason"]) for each in batch.world.journal.entries if each.what == "foreign_keys"]
+    place = f"objects under s3://{bucket}/{prefix} name job '{JOB}', whose profile lies elsewhere"
+    assert reasons == ([] if counted is None else [place])
 
 
 @pytest.mark.parametrize(
@@ -247,7 +255,8 @@ def test_given_an_end_mark_or_a_file_when_it_rings_then_what_is_said_of_the_job_
     said = Upload(START, f"{JOB}/job.json", json.dumps({"name": JOB} | ({"status": file} if file else {})).encode())
     batch.put(said)
     asks = batch.job.close_asks
-    batch.process(*batch.put(END_MARK)) if rings == "mark" else batch.process(object_message(said))
+    outcome = batch.process(*(batch.put(END_MARK) if rings == "mark" else [object_message(said)]))
+    assert outcome.failed == ()
     # A file that leaves the end open closes nothing; a mark of the end does.
     expected = closing and (rings == "mark" or final)
     assert (batch.job.closing, batch.job.status.is_final) == (expected, final)
@@ -277,6 +286,15 @@ def test_given_a_job_that_ends_when_an_object_of_it_comes_then_it_is_summarised_
     assert any(row.node is None for row in batch.world.rows.of_job(JOB)) is summarised
 
 
+def test_given_a_job_that_ends_when_its_summary_fails_then_all_its_messages_are_given_back_once() -> None:
+    batch = Batch()
+    batch.process(*batch.put(SYSTEM_1[0]))
+    batch.world.jobs.update_status(replace(batch.job, closing=True))
+    batch.world.faults.schedule("RuleStates.publish", Fault.FAIL_BEFORE, nth=2)
+    assert batch.process(*batch.put(SYSTEM_1[1])).failed == ("m0",)
+    assert batch.counted == {"port_failures": 1}
+
+
 @pytest.mark.parametrize(
     ("operation", "fault", "what"),
     [
@@ -290,7 +308,7 @@ def test_given_a_store_that_fails_when_a_stream_is_evaluated_then_its_messages_a
     batch = Batch()
     batch.world.faults.schedule(operation, fault, times=4)
     assert batch.process(*batch.put(SYSTEM_1[0])).failed == ("m0",)
-    assert batch.counted[what] == 1
+    assert {name: count for name, count in batch.counted.items() if name != "state_conflicts"} == {what: 1}
     (entry,) = [each for each in batch.world.journal.entries if each.what == what]
     assert (entry.where["job"], entry.where["node"]) == (JOB, "algo-1#system")
 
@@ -305,3 +323,61 @@ def test_given_a_defect_of_ours_when_a_stream_is_evaluated_then_its_messages_are
         patch.setattr(NodeEvaluator, "evaluate", broken)
         assert batch.process(*batch.put(SYSTEM_1[0])).failed == ("m0",)
     assert batch.counted == {"evaluation_failures": 1}
+
+
+def test_given_a_defect_of_ours_when_a_job_is_looked_up_then_all_its_messages_are_given_back() -> None:
+    batch = Batch()
+
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("odd")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchProcessor, "_job_of", broken)
+        assert batch.process(*batch.put(*SYSTEM_1[:2])).failed == ("m0", "m1")
+    assert batch.counted == {"evaluation_failures": 1}
+
+
+@pytest.mark.parametrize(
+    ("limit", "key", "counted"),
+    [
+        ("MOST_NEW_JOBS", SYSTEM_1[0].key, "jobs_refused"),
+        ("MOST_OTHER_STREAMS", SYSTEM_1[0].key.replace("algo-1", "host"), "streams_refused"),
+    ],
+)
+def test_given_names_beyond_a_limit_when_they_come_then_they_are_counted_and_acknowledged(
+    limit: str, key: str, counted: str
+) -> None:
+    batch = Batch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(admission, limit, 0)
+        outcome = batch.process(*batch.put(replace(SYSTEM_1[0], key=key)))
+    assert (outcome.failed, outcome.refused) == ((), ())
+    assert batch.counted == {counted: 1}
+
+
+def test_given_a_file_that_says_more_when_it_rings_again_then_the_item_follows_and_is_not_written_twice() -> None:
+    batch = Batch(known=False)
+    batch.process(*batch.put(SYSTEM_1[0]))
+    for _ in range(2):
+        body = json.dumps({"name": JOB, "instance_count": 8}).encode()
+        assert batch.process(*batch.put(Upload(START, f"{JOB}/job.json", body))).failed == ()
+        assert (batch.job.instance_count, batch.job.closing) == (8, False)
+        assert batch.world.faults.calls.count("Jobs.update_status") == 1
+
+
+def test_given_a_question_about_the_end_that_fails_when_a_mark_rings_then_it_alone_is_given_back() -> None:
+    batch = Batch()
+    batch.process(*batch.put(SYSTEM_1[0]))
+    batch.world.faults.schedule("TrainingJobs.describe", Fault.FAIL_BEFORE)
+    assert batch.process(*batch.put(END_MARK), *batch.put(SYSTEM_1[1])).failed == ("m0",)
+    assert batch.counted == {"port_failures": 1}
+    assert not batch.job.closing
+
+
+def test_given_a_job_that_sagemaker_comes_to_know_this_moment_when_a_mark_rings_then_the_tick_recognises_it() -> None:
+    batch = Batch(known=False)
+    batch.process(*batch.put(SYSTEM_1[0]))
+    known = describe(status=JobStatus.COMPLETED)
+    batch.world.faults.interleave("TrainingJobs.describe", lambda: batch.world.training_jobs.set(known), nth=2)
+    assert batch.process(*batch.put(END_MARK)).failed == ()
+    assert (batch.job.is_outside, batch.job.closing, batch.job.status) == (True, False, JobStatus.UNKNOWN)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.small_job import describe
+from tests.support.verdicts import fired, quiet
 from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
@@ -15,7 +16,6 @@ from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Announced, Applied, Request
-from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import StateConflictError
 from trainguard.families.installed import FAMILIES
@@ -49,6 +49,7 @@ class Stream:
     due: set[str] = field(default_factory=lambda: {RULE})
     raised: list[str] = field(default_factory=list)
     ends_with: tuple[Fire, ...] = ()
+    said: Verdict = field(default_factory=lambda: quiet(RULE))
     asked: list[tuple[bool, set[str] | None]] = field(default_factory=list)
 
     def finished(self) -> "Stream":
@@ -59,7 +60,7 @@ class Stream:
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         self.asked.append((closed, None if of is None else set(of)))
-        return [Verdict(RULE, RuleResult(Status.OK, "so."), FiringHistory())]
+        return [self.said]
 
 
 @dataclass
@@ -259,7 +260,7 @@ def test_given_an_evaluation_when_nothing_has_moved_then_nothing_is_written(sess
 def test_given_work_when_it_is_done_then_rows_that_are_due_are_published_and_all_where_the_stream_ends(
     job: JobRecord, work: NodeWork, asked: list[tuple[bool, set[str] | None]]
 ) -> None:
-    evaluation = Evaluation(Session([applied(1)]), job)
+    evaluation = Evaluation(Session([applied(1)], counters={"gaps": 1}), job)
     assert evaluation.evaluate(work) is True
     stream, closed = evaluation.session.stream, asked[0][0]
     assert stream.asked == asked
@@ -269,6 +270,7 @@ def test_given_work_when_it_is_done_then_rows_that_are_due_are_published_and_all
     assert (stored.closed, stored.expires_at) == (closed, 100_000 + 90 * 86_400 if closed else None)
     (row,) = evaluation.world.rows.of_job("job")
     assert (row.node, row.evaluated_through, row.expires_at) == ("algo-1", NOW - 60.0, stored.expires_at)
+    assert ("(last: at the end)" in row.reason) is closed
     assert evaluation.session.seen[-1] == (closed, None)
     assert len(evaluation.lags) == (not closed)
 
@@ -284,6 +286,16 @@ def test_given_a_stream_that_ends_when_it_has_a_last_fire_then_it_is_started_and
         ("Gone", Status.DISABLED),
         (RULE, Status.OK),
     ]
+
+
+def test_given_a_finding_on_a_node_when_its_row_is_published_then_what_it_cost_is_of_that_node_alone() -> None:
+    job = replace(JOB, instance_type="ml.p3.2xlarge", started_at=NOW - 3_660.0, generation=3)
+    session = Session([applied(1)], Stream(said=fired(RULE, wasted=0.5)), record=NodeRecord(KEY, generation=3))
+    evaluation = Evaluation(session, job)
+    evaluation.evaluate()
+    (row,) = evaluation.world.rows.of_job("job")
+    assert (row.wasted_percent, row.generation) == (50.0, 3)
+    assert row.cost == "about USD 1.91 of the USD 3.83 spent"
 
 
 def test_given_another_job_when_a_session_asks_for_its_place_then_it_is_where_sagemaker_says() -> None:

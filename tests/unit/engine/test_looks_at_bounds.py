@@ -1,7 +1,7 @@
 """One look at a job made by hand: after how long a silence what is asked of whom, and when the next look comes."""
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,7 +80,7 @@ class Look:
     """A look at ``NOW`` at a job whose items have not changed for so many seconds."""
 
     job: JobRecord
-    items: Mapping[NodeRecord, float] | list[tuple[NodeRecord, float]]
+    items: Sequence[tuple[NodeRecord, float]]
     described: TrainingJobDescription | None = KNOWN
     polls: Polls | None = None
     every: int = 1

@@ -1,5 +1,6 @@
 """How a job becomes known, by its place and description: when SageMaker is asked, whose an object is, what is kept."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +103,7 @@ def test_given_a_name_that_is_known_when_objects_come_then_sagemaker_is_asked_wh
     recognised = known is not None and known.is_outside and asked
     assert (job.generation, registered.counted.get("jobs_recognised", 0)) == ((1, 1) if recognised else (0, 0))
     assert registered.count("Jobs.meet") == (known is None)
+    assert registered.count("Jobs.ask") <= asked
 
 
 def test_given_a_job_that_is_known_when_nothing_is_announced_then_sagemaker_is_not_asked() -> None:
@@ -225,7 +227,7 @@ def test_given_settings_at_fault_when_people_are_told_then_five_are_in_the_text_
     start_notice(replace(CLAIM, arn=ARN, setting_faults=said), world.executions, NOW)
     ((name, payload),) = world.executions.started.items()
     reason = str(payload["reason"])
-    assert name.startswith("Settings-")
+    assert re.fullmatch("Settings-[0-9a-f]{20}-job", name)
     assert (payload["kind"], payload["episode"], payload["node"]) == ("notice", 0, "*")
     assert reason.count("fault ") == shown
     assert reason.endswith(more or "…")
@@ -286,6 +288,11 @@ def test_given_events_that_come_twice_when_followed_then_nothing_is_written_agai
     writes = registered.count("Jobs.update_status")
     registered.lifecycle.follow(NAME)
     assert registered.count("Jobs.update_status") == writes == 0
+    registered.world.training_jobs.set(replace(KNOWN, instance_count=3))
+    registered.lifecycle.follow(NAME)
+    after = registered.world.jobs.load(NAME)
+    assert after is not None
+    assert (after.instance_count, registered.count("Jobs.update_status")) == (3, 1)
     closed = Registered(replace(CLAIM, active=False), described=replace(KNOWN, profile_uri="s3://other"))
     assert closed.lifecycle.follow(NAME) is None
     assert closed.count("Jobs.update_status") == 0
@@ -333,3 +340,25 @@ def test_given_what_an_earlier_registration_left_when_cleared_then_its_rows_say_
     after = world.jobs.load(NAME)
     assert after is not None
     assert (after.active, after.expires_at) == ((True, None) if evaluated else (False, EXPIRES))
+
+
+@pytest.mark.parametrize(
+    ("named", "settings", "faults"), [("llm", {"BatchSize_patience": "7"}, 0), ("none", {}, 1), ("no name!", {}, 1)]
+)
+def test_given_a_tag_that_names_settings_when_registered_then_they_hold_or_it_says_what_is_wrong(
+    named: str, settings: dict[str, str], faults: int
+) -> None:
+    world = MemoryWorld()
+    world.settings.put(f"{world.settings.path}llm", '{"BatchSize_patience": 7}')
+    described = replace(KNOWN, tags={"trainguard:settings": named})
+    job = describe_record(described, world.settings, bucket=BUCKET, root=ROOT)
+    assert (dict(job.rule_settings), len(job.setting_faults)) == (settings, faults)
+
+
+def test_given_the_item_of_a_place_when_sagemaker_knows_the_job_then_that_gets_an_item_of_its_own() -> None:
+    place = replace(CLAIM, job=COPY.place_name, arn="unknown:place", prefix="copy/")
+    registered = Registered(place)
+    job = registered.registry.recognise(place, KNOWN)
+    assert (job.job, job.arn, job.generation) == (NAME, ARN, 0)
+    assert registered.world.jobs.load(COPY.place_name) == place
+    assert registered.registry.recognise(place, None) == place
