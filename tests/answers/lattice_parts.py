@@ -85,7 +85,7 @@ def part_minutes(
             snapshots=node_snapshots(
                 times[:shown], gpu[:shown], gpu_names=GPUS, gpu_memory=np.where(gpu[:shown] >= 90.0, 5.0, 0.0)
             ),
-            active=(gpu[:shown] >= 10.0).any(axis=1),
+            active=np.logical_or.reduce(gpu[:shown] >= 10.0, axis=1),
             started=np.full(shown, random.random() < 0.95),
             fresh=shown,
             view=view,

@@ -40,8 +40,8 @@ class MinuteCount(msgspec.Struct, array_like=True):
         self.gpus = max(self.gpus, later.gpus)
 
     def mean(self, total: int) -> float:
-        """Return the mean of one of the sums; 0 of none."""
-        return total / self.judged if self.judged else 0.0
+        """Return the mean of one of the sums, of a minute of which something was judged."""
+        return total / self.judged
 
     @property
     def wasted(self) -> int:

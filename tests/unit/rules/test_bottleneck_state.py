@@ -22,7 +22,7 @@ def view_at(interval_s: float) -> NodeView:
 
 def shown(state: BottleneckState, first: int, busy: Sequence[bool], interval_s: float = 60.0) -> None:
     """Show a state one object: snapshots from a row on, in each of which the GPU is busy, or waits for a full core."""
-    times = JOB_START + interval_s * (first + np.arange(len(busy)))
+    times = JOB_START + interval_s * (first + np.arange(len(busy), dtype=np.float64))
     active = np.array(busy, dtype=np.bool_)
     gpu = np.where(active, 95.0, 0.0)[:, np.newaxis]
     core = np.where(active, 40.0, 100.0)

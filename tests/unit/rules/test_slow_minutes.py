@@ -95,8 +95,10 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
 
 def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float = 0.0, judged: int = 8) -> MinuteCount:
     """Return a minute of two GPUs by its means, percent."""
-    sums = (round(judged * each) for each in (gpu, level, peak))
-    return MinuteCount(5, judged, 0, *sums, gpus=2, lost=round(judged * lost))
+    sums = {
+        name: round(judged * each) for name, each in {"gpu": gpu, "level": level, "peak": peak, "lost": lost}.items()
+    }
+    return MinuteCount(5, judged, 0, gpus=2, **sums)
 
 
 @pytest.mark.parametrize(
