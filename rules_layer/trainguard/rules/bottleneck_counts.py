@@ -146,9 +146,8 @@ class Share:
         return 100.0 * self.hits / self.judged if self.judged else 0.0
 
     def wasted_of(self, least: int) -> float:
-        """Return the share, 0 to 1, of the judged time that was lost, or of ``least`` points where they are more."""
-        points = max(self.judged, least)
-        return self.lost / (100.0 * HUNDREDTHS) / points if points else 0.0
+        """Return the share, 0 to 1, of the judged time that was lost, or of ``least`` points, 1 or more, if they are more."""
+        return self.lost / (100.0 * HUNDREDTHS) / max(self.judged, least)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def test_given_cores_at_a_limit_when_said_then_full_ones_are_told_from_free_ones
 
 @pytest.mark.parametrize(
     ("hits", "judged", "lost", "least", "percent", "wasted"),
-    [(0, 0, 0, 0, 0.0, 0.0), (3, 4, 20_000, 0, 75.0, 0.5), (3, 4, 20_000, 8, 75.0, 0.25), (0, 0, 20_000, 8, 0.0, 0.25)],
+    [(0, 0, 0, 1, 0.0, 0.0), (3, 4, 20_000, 1, 75.0, 0.5), (3, 4, 20_000, 8, 75.0, 0.25), (0, 0, 20_000, 8, 0.0, 0.25)],
 )
 def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or_of_as_many_as_must_be(
     hits: int, judged: int, lost: int, least: int, percent: float, wasted: float
