@@ -87,9 +87,17 @@ def _minutes(seed: int, minutes: int) -> Iterator[NodeMinute]:
         part, end = slice(number * rows, (number + 1) * rows), (number + 1) * rows
         view = _view(random, times[:end], gpu[:end], memory[:end], interval_s, started=number >= settled)
         view = replace(view, closed=number == minutes - 1 and seed % 4 > 0)
-        snapshots = replace(
-            node_snapshots(times[part], gpu[part], gpu_memory=memory[part]),
-            **{name: each[part] for name, each in columns.items()},
+        snapshots = node_snapshots(
+            times[part],
+            gpu[part],
+            gpu_memory=memory[part],
+            cpu_mean=columns["cpu_mean"][part],
+            cpu_max=columns["cpu_max"][part],
+            cores_full=columns["cores_full"][part],
+            io_wait_mean=columns["io_wait_mean"][part],
+            io_wait_max=columns["io_wait_max"][part],
+            host_memory=columns["host_memory"][part],
+            network=columns["network"][part],
         )
         active: BoolArray = np.logical_or.reduce(gpu[part] >= 10.0, axis=1)
         first = int((gpu[:end] >= 10.0).any(axis=1).argmax()) if view.ever_active.any() else end

@@ -146,7 +146,7 @@ class Share:
         return 100.0 * self.hits / self.judged if self.judged else 0.0
 
     def wasted_of(self, least: int) -> float:
-        """Return the share, 0 to 1, of the judged time that was lost, or of ``least`` points, 1 or more, if they are more."""
+        """Return the share, 0 to 1, of the judged time that was lost; of ``least`` points, > 0, where they are more."""
         return self.lost / (100.0 * HUNDREDTHS) / max(self.judged, least)
 
 

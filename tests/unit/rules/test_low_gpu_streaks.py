@@ -16,7 +16,8 @@ from trainguard.rules.low_gpu_utilization import (
 RULE = LowGPUUtilization()
 DEFAULTS = LowGPUUtilizationParameters()
 POINTS = 300
-VIEW = list(node_minutes(series([95.0] * 225 + [60.0] * 75, interval_s=10.0), closed=True))[-1].view
+NODE = series([95.0] * 225 + [60.0] * 75, interval_s=10.0)
+VIEW = list(node_minutes(NODE, closed=True))[-1].view
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,16 @@ def test_given_a_job_that_ends_when_a_gpu_was_low_then_that_counts_where_it_has_
     streak = Streak("under", since, 225, JOB_START + 2_250.0)
     state = LowGPUUtilizationState({"gpu0": streak}, judged=POINTS, low=75, wasted={"gpu0": wasted})
     assert RULE.judge(state, replace(VIEW, closed=closed), DEFAULTS).status is status
+
+
+@pytest.mark.parametrize(("since", "counts"), [(250, True), (251, False)])
+def test_given_a_low_gpu_when_it_has_lasted_for_two_windows_then_what_it_wasted_counts_as_found(
+    since: int, counts: bool
+) -> None:
+    state = LowGPUUtilizationState({"gpu0": Streak("under", since, 225, JOB_START + 2_250.0)}, wasted={"gpu0": 28.0})
+    newest = list(node_minutes(NODE, closed=False))[-1]
+    RULE.observe(state, newest, DEFAULTS)
+    assert state.found == pytest.approx(28.0 + 6 * 0.4 if counts else 0.0)
 
 
 @pytest.mark.parametrize(
