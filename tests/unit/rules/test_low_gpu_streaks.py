@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
@@ -78,3 +79,25 @@ def test_given_dips_when_they_cost_15_percent_and_more_than_chance_makes_then_th
     assert Streak("fluctuating", 9, begun, None, lost, points).is_costly is costly
     assert Streak("under", 9, begun, None, 0.0, points).is_costly
     assert Streak("fluctuating", 9, 5).cost == 0.0
+
+
+def test_given_a_streak_that_an_earlier_version_stored_when_it_goes_on_then_it_has_lasted_since_it_began_there() -> (
+    None
+):
+    newest = list(node_minutes(NODE, closed=False))[-1]
+    for earlier, since in ((Streak("under", 7), 7), (Streak("fluctuating", 7), POINTS)):
+        state = LowGPUUtilizationState({"gpu0": earlier})
+        RULE.observe(state, newest, DEFAULTS)
+        assert (state.streaks["gpu0"].kind, state.streaks["gpu0"].since) == ("under", since)
+        assert state.streaks["gpu0"].begun is not None
+
+
+def test_given_several_low_gpus_when_they_fire_then_the_worst_is_told_and_how_many_there_are() -> None:
+    node = series(np.column_stack([[60.0] * POINTS, [50.0] * POINTS]), interval_s=10.0)
+    view = list(node_minutes(node, closed=False))[-1].view
+    streaks = {gpu: Streak("under", 0, 0, JOB_START) for gpu in view.gpu_names}
+    said = RULE.judge(LowGPUUtilizationState(streaks, judged=POINTS, low=POINTS), view, DEFAULTS)
+    assert (said.status, said.worst, said.gpus) == (Status.FIRED, "gpu1", ("gpu0", "gpu1"))
+    assert said.reason.endswith("; 2 GPUs of algo-1 are low.")
+    alone = LowGPUUtilizationState({"gpu0": streaks["gpu0"]}, judged=POINTS, low=POINTS)
+    assert "GPUs of algo-1 are low" not in RULE.judge(alone, view, DEFAULTS).reason
