@@ -8,6 +8,7 @@ import pytest
 from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.bottleneck_counts import MinuteCount, Share
+from trainguard.rules.bottlenecks import SLOW_SHARE
 from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
 from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
 
@@ -85,7 +86,7 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
         results.append(RULE.judge(state, minute.view, DEFAULTS))
 
     said = results[-1]
-    assert (said.status, said.pooled) == (Status.FIRED, (60, 100))
+    assert (said.status, said.pooled, said.measure) == (Status.FIRED, (60, 100), SLOW_SHARE)
     assert said.reason == (
         "in the minutes of 60 of 100 points on algo-1 (60 %, threshold 50 %) the GPUs were below 80 % on average, at "
         "45 %, while all cores were full, 97 % on average."
