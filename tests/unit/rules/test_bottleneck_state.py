@@ -137,6 +137,12 @@ def test_given_counts_of_minutes_when_30_minutes_pass_then_the_oldest_is_held_no
     gone = kept.gone_slow
     assert (gone.judged, gone.mean(gone.gpu), gone.mean(gone.level), gone.mean(gone.peak)) == (4, 50.0, 80.0, 2.0)
     assert kept.slow_lost == 100 * (4 * 95 - 200)
+    twice = Tally()
+    for _ in range(2):
+        twice.absorb(kept, lambda _: False)
+    assert (twice.slow, twice.gone_slow.judged, twice.gone_slow.level) == (8, 8, 640)
+    assert kept.gone_slow.judged == 4
+    assert Tally(slow=4).gone_slow.mean(8) == 2.0
 
 
 @pytest.mark.parametrize(("idle", "used"), [(9, ("gpu0", "gpu1")), (10, ("gpu0",))])
