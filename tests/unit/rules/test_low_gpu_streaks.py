@@ -101,3 +101,12 @@ def test_given_several_low_gpus_when_they_fire_then_the_worst_is_told_and_how_ma
     assert said.reason.endswith("; 2 GPUs of algo-1 are low.")
     alone = LowGPUUtilizationState({"gpu0": streaks["gpu0"]}, judged=POINTS, low=POINTS)
     assert "GPUs of algo-1 are low" not in RULE.judge(alone, view, DEFAULTS).reason
+
+
+def test_given_dips_in_the_newest_window_when_they_are_seen_then_they_began_with_the_first_of_them() -> None:
+    level = np.full(POINTS, 95.0)
+    level[[280, 281, 290, 291]] = 0.0
+    state = LowGPUUtilizationState()
+    RULE.observe(state, list(node_minutes(series(level, interval_s=10.0), closed=False))[-1], DEFAULTS)
+    streak = state.streaks["gpu0"]
+    assert (streak.kind, streak.begun, streak.onset) == ("fluctuating", 280, JOB_START + 2_800.0)
