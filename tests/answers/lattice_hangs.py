@@ -63,7 +63,7 @@ def hang_minutes(random: Random, plan: Plan) -> Iterator[NodeMinute]:
     for number, (planned, host) in enumerate(plan):
         looks = planned if random.random() < 0.98 else [random.choice(list(LOOKS)) for _ in planned]
         columns = [_gpu(random, look) for look in looks]
-        times = JOB_START + 60.0 * number + 6.0 * np.arange(ROWS)
+        times = JOB_START + 60.0 * number + 6.0 * np.arange(ROWS, dtype=np.float64)
         gpus = [f"gpu{each}" for each in range(2)]
         power = {gpu: DeviceSeries(times, each[2]) for gpu, each in zip(gpus, columns, strict=True)}
         if random.random() < 0.03:
@@ -83,7 +83,7 @@ def hang_minutes(random: Random, plan: Plan) -> Iterator[NodeMinute]:
                 cores_full=host[2],
                 network=host[1] if random.random() < 0.9 else NAN,
             ),
-            active=(gpu[:shown] >= 10.0).any(axis=1),
+            active=np.logical_or.reduce(gpu[:shown] >= 10.0, axis=1),
             started=np.full(shown, number > 0),
             fresh=shown,
             view=replace(

@@ -15,7 +15,7 @@ from tests.support.node_snapshots import node_snapshots
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
 from trainguard.telemetry import devices as names
 from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
-from trainguard.telemetry.snapshots import FloatArray, IntArray
+from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 JOB_START = 1_700_000_040.0
 INTERVALS_S = (10.0, 20.0, 30.0, 60.0)
@@ -80,7 +80,7 @@ def _minutes(seed: int, minutes: int) -> Iterator[NodeMinute]:
     if random.random() < 0.6:
         begin = random.randrange(minutes * rows // 2)
         gpu[begin : begin + random.randint(15, 26) * rows] = random.choice([0.0, 4.0, 9.0])
-    times = JOB_START + interval_s * np.arange(minutes * rows)
+    times = JOB_START + interval_s * np.arange(minutes * rows, dtype=np.float64)
     settled, metrics, before = random.randint(0, 4), _chosen(random), 0
     steady: dict[tuple[str, str], float] = {}
     for number in range(minutes):
@@ -88,9 +88,18 @@ def _minutes(seed: int, minutes: int) -> Iterator[NodeMinute]:
         view = _view(random, times[:end], gpu[:end], memory[:end], interval_s, started=number >= settled)
         view = replace(view, closed=number == minutes - 1 and seed % 4 > 0)
         snapshots = node_snapshots(
-            times[part], gpu[part], gpu_memory=memory[part], **{name: each[part] for name, each in columns.items()}
+            times[part],
+            gpu[part],
+            gpu_memory=memory[part],
+            cpu_mean=columns["cpu_mean"][part],
+            cpu_max=columns["cpu_max"][part],
+            cores_full=columns["cores_full"][part],
+            io_wait_mean=columns["io_wait_mean"][part],
+            io_wait_max=columns["io_wait_max"][part],
+            host_memory=columns["host_memory"][part],
+            network=columns["network"][part],
         )
-        active = (gpu[part] >= 10.0).any(axis=1)
+        active: BoolArray = np.logical_or.reduce(gpu[part] >= 10.0, axis=1)
         first = int((gpu[:end] >= 10.0).any(axis=1).argmax()) if view.ever_active.any() else end
         yield NodeMinute(
             snapshots=snapshots,
@@ -186,7 +195,7 @@ def _view(
         first_active_at=float(times[begin]) if kept else None,
         interval_s=interval_s,
         gpu_names=tuple(f"gpu{column}" for column in range(gpu.shape[1])),
-        ever_active=(gpu >= 10.0).any(axis=0),
+        ever_active=np.logical_or.reduce(gpu >= 10.0, axis=0),
         kept_total=kept,
         kept_times=times[begin:end],
         kept_gpu_utilization=gpu[begin:end],

@@ -15,6 +15,7 @@ from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
 GPUS = ("gpu0", "gpu1", "gpu10")
 NO_COLUMNS = np.empty((0, 3))
 UTILIZATION = (0.0, 4.0, 5.0, 9.0, 10.0, 69.0, 70.0, 71.0, 95.0, 100.0, NAN)
+IDLE = (0.0, 0.0, 0.0, 4.0, 5.0, 9.0, 10.0, NAN)
 LOAD = (0.0, 49.0, 50.0, 95.0, 95.0, 95.0, NAN)
 
 
@@ -85,7 +86,7 @@ def part_minutes(
             snapshots=node_snapshots(
                 times[:shown], gpu[:shown], gpu_names=GPUS, gpu_memory=np.where(gpu[:shown] >= 90.0, 5.0, 0.0)
             ),
-            active=(gpu[:shown] >= 10.0).any(axis=1),
+            active=np.logical_or.reduce(gpu[:shown] >= 10.0, axis=1),
             started=np.full(shown, random.random() < 0.95),
             fresh=shown,
             view=view,
@@ -104,7 +105,7 @@ TENSORS: Mapping[str, Sequence[float]] = {
     metric: values for metric, values in ACTIVITY.items() if metric != names.SM_ACTIVITY
 }
 HELD: Mapping[str, Sequence[float]] = {
-    names.MEMORY_USED: (1e9, 2e9, 3e9, 4e9, 8e9),
+    names.MEMORY_USED: (1e9, 2e9, 4e9, 8e9, 8e9, 18e9),
     names.MEMORY_TOTAL: (20e9, 40e9, 80e9),
 }
 SIGNS: Mapping[str, Sequence[float]] = {

@@ -20,6 +20,7 @@ from tests.answers.lattice_parts import (
     GPUS,
     HEALTH,
     HELD,
+    IDLE,
     LOAD,
     SIGNS,
     TENSORS,
@@ -88,18 +89,18 @@ def _breaks() -> Iterator[Any]:
 def _held() -> Iterator[Any]:
     for random in randoms(40):
         held: dict[str, HeldMemory] = {}
-        for minute in part_minutes(random, HELD, 30):
+        for minute in part_minutes(random, HELD, 30, utilization=IDLE):
             fold_held(held, minute, 10.0)
             view = replace(
                 minute.view, watermark_s=(minute.view.watermark_s or 0.0) + random.choice([0.0, 180.0, 181.0])
             )
             found, idle = held_memory(held, view), idleness_of(view)
-            alone = held_while_idle(held, view, "gpu1", random.choice([300.0, 600.0, IDLE_FINDING_S]))
+            alone = held_while_idle(held, view, "gpu1", random.choice([120.0, 300.0, 600.0, IDLE_FINDING_S]))
             yield [
                 is_known(held, view),
                 None if found is None else asdict(found),
                 None if alone is None else [gpu_sentence(*alone, view), gpu_advice(alone[0], view)],
-                None if idle is None else plain_result(judge_idle(view, idle, held, details_of(view, []))),
+                None if idle is None or idle.look == "weak" else plain_result(judge_idle(view, idle, held, None)),
             ]
 
 

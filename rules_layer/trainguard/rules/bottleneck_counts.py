@@ -40,8 +40,8 @@ class MinuteCount(msgspec.Struct, array_like=True):
         self.gpus = max(self.gpus, later.gpus)
 
     def mean(self, total: int) -> float:
-        """Return the mean of one of the sums; 0 of none."""
-        return total / self.judged if self.judged else 0.0
+        """Return the mean of one of the sums, of a minute of which something was judged."""
+        return total / self.judged
 
     @property
     def wasted(self) -> int:
@@ -66,27 +66,13 @@ class Bottleneck(msgspec.Struct, array_like=True):
     peak: float
 
 
-_SUMS = (
-    "judged",
-    "bottlenecked",
-    "low_gpu",
-    "lost",
-    "slow",
-    "slow_lost",
-    "level",
-    "slow_gpu",
-    "slow_level",
-    "slow_peak",
-)
-
-
 class Tally(msgspec.Struct, array_like=True):
     """Counts over any number of snapshots; ``minutes`` holds the newest 30, ``newest`` the last 32 bottlenecks.
 
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
-    left undone in them; ``slow_gpu``, ``slow_level`` and ``slow_peak`` are their sums. ``level`` is the cores' first
-    measure, summed over the bottlenecks, and ``low`` in how many of them each GPU was low.
+    left undone in them; ``gone`` is all of them as one, None of what an earlier version stored. ``level`` is the cores'
+    first measure, summed over the bottlenecks, and ``low`` in how many of them each GPU was low.
     """
 
     judged: int = 0
@@ -99,21 +85,21 @@ class Tally(msgspec.Struct, array_like=True):
     slow_lost: int = 0
     level: int = 0
     low: dict[str, int] = msgspec.field(default_factory=dict)
-    slow_gpu: int = 0
-    slow_level: int = 0
-    slow_peak: int = 0
+    gone: MinuteCount | None = None
 
     @property
     def gone_slow(self) -> MinuteCount:
         """The slow minutes that are no longer held, as one."""
-        return MinuteCount(0, self.slow, 0, self.slow_gpu, self.slow_level, self.slow_peak)
+        return MinuteCount(0, self.slow, 0) if self.gone is None else self.gone
 
     def absorb(self, other: "Tally", is_slow: IsSlow) -> None:
         """Add the counts of other snapshots."""
-        for name in _SUMS:
+        for name in ("judged", "bottlenecked", "low_gpu", "lost", "slow", "slow_lost", "level"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for gpu, points in other.low.items():
             self.low[gpu] = self.low.get(gpu, 0) + points
+        if other.gone is not None:
+            self._let_go(other.gone)
         by_minute = {count.minute: count for count in self.minutes}
         for count in other.minutes:
             if count.minute in by_minute:
@@ -126,10 +112,14 @@ class Tally(msgspec.Struct, array_like=True):
             if is_slow(gone):
                 self.slow += gone.judged
                 self.slow_lost += gone.wasted
-                self.slow_gpu += gone.gpu
-                self.slow_level += gone.level
-                self.slow_peak += gone.peak
+                self._let_go(gone)
         self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
+
+    def _let_go(self, slow: MinuteCount) -> None:
+        if self.gone is None:
+            self.gone = msgspec.structs.replace(slow)
+        else:
+            self.gone.add(slow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +136,8 @@ class Share:
         return 100.0 * self.hits / self.judged if self.judged else 0.0
 
     def wasted_of(self, least: int) -> float:
-        """Return the share, 0 to 1, of the judged time that was lost, or of ``least`` points where they are more."""
-        points = max(self.judged, least)
-        return self.lost / (100.0 * HUNDREDTHS) / points if points else 0.0
+        """Return the share, 0 to 1, of the judged time that was lost; of ``least`` points, > 0, where they are more."""
+        return self.lost / (100.0 * HUNDREDTHS) / max(self.judged, least)
 
 
 @dataclass(frozen=True, slots=True)

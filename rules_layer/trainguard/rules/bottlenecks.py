@@ -173,7 +173,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         ]
         # While the job runs, what it has lost is held against 30 minutes at least: a few compilations are soon over.
         at_once = view.closed or parameters.patience_s is not None
-        least = 0 if at_once else points_in(60.0 * RECENT_MINUTES, view.interval_s)
+        least = 1 if at_once else points_in(60.0 * RECENT_MINUTES, view.interval_s)
         above = [each for each in shares if each[1].percent > parameters.threshold]
         costly = [each for each in above if each[1].wasted_of(least) >= ALARMING_WASTE]
         over = state.has_lapsed

@@ -22,7 +22,7 @@ def view_at(interval_s: float) -> NodeView:
 
 def shown(state: BottleneckState, first: int, busy: Sequence[bool], interval_s: float = 60.0) -> None:
     """Show a state one object: snapshots from a row on, in each of which the GPU is busy, or waits for a full core."""
-    times = JOB_START + interval_s * (first + np.arange(len(busy)))
+    times = JOB_START + interval_s * (first + np.arange(len(busy), dtype=np.float64))
     active = np.array(busy, dtype=np.bool_)
     gpu = np.where(active, 95.0, 0.0)[:, np.newaxis]
     core = np.where(active, 40.0, 100.0)
@@ -137,6 +137,12 @@ def test_given_counts_of_minutes_when_30_minutes_pass_then_the_oldest_is_held_no
     gone = kept.gone_slow
     assert (gone.judged, gone.mean(gone.gpu), gone.mean(gone.level), gone.mean(gone.peak)) == (4, 50.0, 80.0, 2.0)
     assert kept.slow_lost == 100 * (4 * 95 - 200)
+    twice = Tally()
+    for _ in range(2):
+        twice.absorb(kept, lambda _: False)
+    assert (twice.slow, twice.gone_slow.judged, twice.gone_slow.level) == (8, 8, 640)
+    assert kept.gone_slow.judged == 4
+    assert Tally(slow=4).gone_slow.mean(8) == 2.0
 
 
 @pytest.mark.parametrize(("idle", "used"), [(9, ("gpu0", "gpu1")), (10, ("gpu0",))])

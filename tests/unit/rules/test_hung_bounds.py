@@ -29,7 +29,7 @@ STOPPED = "for 90 s no GPU has worked, and the hosts neither compute, read, writ
 
 def idling(waiting: int, full: Sequence[float], network: Sequence[float], disk: float | None) -> NodeMinute:
     """Return a minute in which the first GPUs wait in a kernel, and the others are idle."""
-    times = JOB_START + 15.0 * np.arange(4)
+    times = JOB_START + 15.0 * np.arange(4, dtype=np.float64)
     gpu = np.tile([100.0] * waiting + [0.0] * (3 - waiting), (4, 1))
     readings = {"PowerWatts": dict.fromkeys(GPUS, [80.0] * 4)}
     return NodeMinute(
@@ -85,6 +85,56 @@ def test_given_gpus_that_all_wait_in_a_kernel_when_their_host_computes_then_they
     state = WatchState(power=dict.fromkeys(GPUS, [400.0] * 5))
     state.fold(idling(3, [9.0] * 4, [0.0] * 4, None), 0.5)
     assert (state.quiet_since, state.waiting, state.idle) == (JOB_START, list(GPUS), [])
+
+
+def reading(utilization: Sequence[float], memory: float = 0.0, power: Sequence[float] = (80.0,) * 10) -> WatchState:
+    """Return the state of a node of one GPU, at 400 W at work, after a minute of ten readings."""
+    times = JOB_START + 6.0 * np.arange(10, dtype=np.float64)
+    gpu = np.array(utilization)[:, np.newaxis]
+    minute = NodeMinute(
+        node_snapshots(times, gpu, gpu_memory=np.full_like(gpu, memory)),
+        active=np.full(10, True),
+        started=np.full(10, True),
+        fresh=10,
+        view=replace(VIEW, gpu_names=("gpu0",), ever_active=np.array([True])),
+        devices=devices(0, {"PowerWatts": {"gpu0": power}}),
+    )
+    state = WatchState(power={"gpu0": [400.0] * 5})
+    state.fold(minute, 0.5)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("state", "works"),
+    [
+        (reading([9.875] * 10), False),
+        (reading([10.0] * 10), True),
+        (reading([89.875] * 10), True),
+        (reading([90.0] * 10, 5.0), False),
+        (reading([90.0] * 10, 5.125), True),
+        (reading([0.0] * 10, 9.0), False),
+        (reading([100.0] * 10, power=[200.0] * 10), False),
+        (reading([100.0] * 10, power=[200.5] * 10), True),
+        (reading([50.0, *[100.0] * 9]), False),
+        (reading([*[100.0] * 8, 50.0, 50.0]), True),
+        (reading([*[100.0] * 9, 50.0]), False),
+        (reading([100.0] * 10, power=[*[80.0] * 9, 400.0]), False),
+        (reading([100.0] * 10, power=[*[80.0] * 8, 400.0, 400.0]), True),
+    ],
+)
+def test_given_a_minute_of_readings_when_more_than_a_tenth_shows_work_until_its_end_then_the_gpu_works(
+    state: WatchState, works: bool
+) -> None:
+    assert (state.paused_since is None) is works
+
+
+@pytest.mark.parametrize(("newest", "idle"), [(9.875, True), (10.0, False)])
+def test_given_a_gpu_that_stands_still_when_its_newest_reading_is_below_10_percent_then_it_is_idle(
+    newest: float, idle: bool
+) -> None:
+    state = reading([*[0.0] * 9, newest], power=[*[80.0] * 9, 80.25])
+    assert (state.idle, state.waiting) == ((["gpu0"], []) if idle else ([], ["gpu0"]))
+    assert state.drawn == {"gpu0": 80.2}
 
 
 def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, silent: Sequence[str] = ()) -> Standstill:

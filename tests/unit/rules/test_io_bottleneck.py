@@ -110,3 +110,10 @@ def test_given_a_fire_when_read_then_the_sentences_have_the_jobs_own_numbers() -
     assert result.last.wasted_share == pytest.approx(0.6 * (1.0 - WAITING / 100.0))
     listed = result.last.plain_details["bottlenecks"]
     assert (len(listed), listed[-1]["io_wait_max"], listed[-1]["gpus_low"]) == (32, READING, 1)
+
+
+def test_given_a_job_of_one_judged_point_when_it_has_ended_then_what_was_lost_in_that_counts() -> None:
+    parameters = IOBottleneckParameters(gpu_threshold=85.0, patience=0)
+    short = series([80.0] * 3, io_wait=[np.nan, np.nan, READING], interval_s=60.0)
+    assert judge(short, parameters).last.pooled == (1, 1)
+    assert judge(short, parameters).last.status is Status.FIRED

@@ -1,15 +1,16 @@
 """LowGPUUtilization with memory in use: idle GPUs that hold memory are a finding of their own."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.unit.rules.device_minutes import DevicesAt, Readings, Rows, replay_devices
-from tests.unit.rules.node_replay import Replay
+from tests.unit.rules.node_replay import Replay, node_minutes
 from trainguard.records import Status
-from trainguard.rules.low_gpu_held import MOST_GPUS, HeldMemory
-from trainguard.rules.low_gpu_held_output import HELD_TIME
+from trainguard.rules.low_gpu_held import MOST_GPUS, HeldMemory, held_memory, held_while_idle, is_known
+from trainguard.rules.low_gpu_held_output import HELD_TIME, node_holds
 from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import (
     LowGPUUtilization,
@@ -151,3 +152,49 @@ def test_given_a_state_of_an_earlier_version_when_read_then_nothing_is_known_of_
     assert msgspec.msgpack.decode(earlier, type=LowGPUUtilizationState).held == {}
     now = LowGPUUtilizationState(held={"gpu0": HeldMemory(at=5, used=3, since=2)})
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=LowGPUUtilizationState) == now
+
+
+GPU, MINUTES = "gpu0", 3
+VIEW = list(node_minutes(Rows([[0.0]] * MINUTES).series(interval_s=60.0), closed=False))[-1].view
+
+
+@pytest.mark.parametrize(
+    ("held_s", "idle_s", "age_s", "is_held", "idle_for"),
+    [
+        (840.0, 1_140.0, 0.0, True, 1_200.0),
+        (840.0, 1_139.0, 0.0, True, None),
+        (839.0, 1_140.0, 0.0, False, None),
+        (840.0, None, 0.0, True, None),
+        (None, 1_140.0, 0.0, False, None),
+        (900.0, 1_200.0, 180.0, True, 1_260.0),
+        (900.0, 1_200.0, 181.0, False, None),
+    ],
+)
+def test_given_memory_in_use_when_it_is_held_for_15_minutes_and_its_gpu_idles_for_20_then_both_are_known(
+    held_s: float | None, idle_s: float | None, age_s: float, is_held: bool, idle_for: float | None
+) -> None:
+    now = VIEW.watermark_s or 0.0
+    since, idle_since = (None if each is None else round(now - each) for each in (held_s, idle_s))
+    held = {GPU: HeldMemory(round(now - age_s), 40_000, 80_000, since, idle_since)}
+    assert (held_memory(held, VIEW) is not None) is is_held
+    assert is_known(held, VIEW) is (age_s <= 180.0)
+    found = held_while_idle(held, VIEW, GPU, 1_200.0)
+    assert (None if found is None else found[1]) == idle_for
+    assert held_while_idle(held, VIEW, "gpu9", 1_200.0) is None
+
+
+def test_given_gpus_of_which_one_has_an_unknown_size_when_they_hold_memory_then_only_what_is_used_is_said() -> None:
+    now = round(VIEW.watermark_s or 0.0)
+    held = {
+        gpu: HeldMemory(now, used, total, now - 1_200)
+        for gpu, used, total in [("gpu10", 2_000, 80_000), ("gpu2", 1_500, 0), ("gpu9", 500, 80_000)]
+    }
+    found = held_memory(held, VIEW)
+    assert found is not None
+    assert (found.gpus, found.used, found.total) == (("gpu2", "gpu9", "gpu10"), 4e9, 0.0)
+    assert node_holds(found, replace(VIEW, gpu_names=tuple("abcd"))) == ", and 3 of 4 GPUs hold 4.0 GB of memory"
+    one = held_memory({"gpu9": held["gpu9"]}, VIEW)
+    assert one is not None
+    amount = "0.5 GB of 80.0 GB (0.6 %) of memory"
+    assert node_holds(one, replace(VIEW, gpu_names=tuple("abcd"))) == f", and 1 of 4 GPUs holds {amount}"
+    assert node_holds(one, VIEW) == f", and its GPU holds {amount}"

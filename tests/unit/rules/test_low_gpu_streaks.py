@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
@@ -16,7 +17,8 @@ from trainguard.rules.low_gpu_utilization import (
 RULE = LowGPUUtilization()
 DEFAULTS = LowGPUUtilizationParameters()
 POINTS = 300
-VIEW = list(node_minutes(series([95.0] * 225 + [60.0] * 75, interval_s=10.0), closed=True))[-1].view
+NODE = series([95.0] * 225 + [60.0] * 75, interval_s=10.0)
+VIEW = list(node_minutes(NODE, closed=True))[-1].view
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,16 @@ def test_given_a_job_that_ends_when_a_gpu_was_low_then_that_counts_where_it_has_
     streak = Streak("under", since, 225, JOB_START + 2_250.0)
     state = LowGPUUtilizationState({"gpu0": streak}, judged=POINTS, low=75, wasted={"gpu0": wasted})
     assert RULE.judge(state, replace(VIEW, closed=closed), DEFAULTS).status is status
+
+
+@pytest.mark.parametrize(("since", "counts"), [(250, True), (251, False)])
+def test_given_a_low_gpu_when_it_has_lasted_for_two_windows_then_what_it_wasted_counts_as_found(
+    since: int, counts: bool
+) -> None:
+    state = LowGPUUtilizationState({"gpu0": Streak("under", since, 225, JOB_START + 2_250.0)}, wasted={"gpu0": 28.0})
+    newest = list(node_minutes(NODE, closed=False))[-1]
+    RULE.observe(state, newest, DEFAULTS)
+    assert state.found == pytest.approx(28.0 + 6 * 0.4 if counts else 0.0)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +79,34 @@ def test_given_dips_when_they_cost_15_percent_and_more_than_chance_makes_then_th
     assert Streak("fluctuating", 9, begun, None, lost, points).is_costly is costly
     assert Streak("under", 9, begun, None, 0.0, points).is_costly
     assert Streak("fluctuating", 9, 5).cost == 0.0
+
+
+def test_given_a_streak_that_an_earlier_version_stored_when_it_goes_on_then_it_has_lasted_since_it_began_there() -> (
+    None
+):
+    newest = list(node_minutes(NODE, closed=False))[-1]
+    for earlier, since in ((Streak("under", 7), 7), (Streak("fluctuating", 7), POINTS)):
+        state = LowGPUUtilizationState({"gpu0": earlier})
+        RULE.observe(state, newest, DEFAULTS)
+        assert (state.streaks["gpu0"].kind, state.streaks["gpu0"].since) == ("under", since)
+        assert state.streaks["gpu0"].begun is not None
+
+
+def test_given_several_low_gpus_when_they_fire_then_the_worst_is_told_and_how_many_there_are() -> None:
+    node = series(np.column_stack([[60.0] * POINTS, [50.0] * POINTS]), interval_s=10.0)
+    view = list(node_minutes(node, closed=False))[-1].view
+    streaks = {gpu: Streak("under", 0, 0, JOB_START) for gpu in view.gpu_names}
+    said = RULE.judge(LowGPUUtilizationState(streaks, judged=POINTS, low=POINTS), view, DEFAULTS)
+    assert (said.status, said.worst, said.gpus) == (Status.FIRED, "gpu1", ("gpu0", "gpu1"))
+    assert said.reason.endswith("; 2 GPUs of algo-1 are low.")
+    alone = LowGPUUtilizationState({"gpu0": streaks["gpu0"]}, judged=POINTS, low=POINTS)
+    assert "GPUs of algo-1 are low" not in RULE.judge(alone, view, DEFAULTS).reason
+
+
+def test_given_dips_in_the_newest_window_when_they_are_seen_then_they_began_with_the_first_of_them() -> None:
+    level = np.full(POINTS, 95.0)
+    level[[280, 281, 290, 291]] = 0.0
+    state = LowGPUUtilizationState()
+    RULE.observe(state, list(node_minutes(series(level, interval_s=10.0), closed=False))[-1], DEFAULTS)
+    streak = state.streaks["gpu0"]
+    assert (streak.kind, streak.begun, streak.onset) == ("fluctuating", 280, JOB_START + 2_800.0)

@@ -9,8 +9,15 @@ import pytest
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
 from trainguard.rules import gpu_health, low_gpu_utilization
+from trainguard.rules.cpu_bottleneck import CPUBottleneck
+from trainguard.rules.gpu_health import GPUHealth
+from trainguard.rules.hung_job import HungJob
+from trainguard.rules.hung_watch import WatchState
+from trainguard.rules.io_bottleneck import IOBottleneck
 from trainguard.rules.low_gpu_idle import idleness_of
 from trainguard.rules.low_gpu_output import IDLE_TIME, PAUSED, QUIET_MEAN, SM_P95, TENSOR_P95, WEAK_MEAN
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime
 from trainguard.rules.rule_result import RuleResult
 
@@ -90,3 +97,36 @@ def test_given_a_run_of_idle_snapshots_when_the_others_make_it_likely_then_it_is
     found = idleness_of(view)
     assert (None if found is None else found.look) == ("silent" if stopped else None)
     assert idleness_of(replace(view, watermark_s=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "quiet_s", "samples", "newest", "idles"),
+    [
+        (0.0, 0.0, 0, 50.0, False),
+        (1.0, 0.0, 0, 50.0, True),
+        (1.0, 0.0, 30, 50.0, False),
+        (0.0, 1.0, 0, 4.0, True),
+        (0.0, 1.0, 0, 5.0, False),
+    ],
+)
+def test_given_samples_that_stand_for_20_minutes_each_when_none_is_idle_then_the_node_works(
+    idle_s: float, quiet_s: float, samples: int, newest: float, idles: bool
+) -> None:
+    idle = IdleTime(samples=samples, quiet_s=quiet_s, newest_mean=newest)
+    view = replace(VIEW, interval_s=1_200.0, idle_run_s=1_200.0 * idle_s, idle_time=idle, kept_total=2_000)
+    assert (idleness_of(view) is not None) is idles
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [LowGPUUtilization(), CPUBottleneck(), IOBottleneck(), GPUHealth(), HungJob()],
+    ids=lambda each: str(each.name),
+)
+def test_given_a_node_without_a_sample_when_judged_then_the_rule_waits_for_data(rule: AnySystemRule) -> None:
+    said = rule.judge(rule.state_type(), replace(VIEW, watermark_s=None), rule.parameters_type())
+    assert (said.status, said.reason) == (Status.WAITING_FOR_DATA, "no system metrics of algo-1 yet.")
+
+
+def test_given_a_node_that_was_never_watched_when_asked_then_nothing_has_lasted() -> None:
+    state = WatchState()
+    assert (state.through, state.quiet_s, state.paused_s) == (0.0, 0.0, 0.0)

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.bottleneck_counts import MinuteCount, Share
+from trainguard.rules.bottlenecks import SLOW_SHARE
 from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
 from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
 
@@ -85,7 +86,7 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
         results.append(RULE.judge(state, minute.view, DEFAULTS))
 
     said = results[-1]
-    assert (said.status, said.pooled) == (Status.FIRED, (60, 100))
+    assert (said.status, said.pooled, said.measure) == (Status.FIRED, (60, 100), SLOW_SHARE)
     assert said.reason == (
         "in the minutes of 60 of 100 points on algo-1 (60 %, threshold 50 %) the GPUs were below 80 % on average, at "
         "45 %, while all cores were full, 97 % on average."
@@ -95,8 +96,10 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
 
 def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float = 0.0, judged: int = 8) -> MinuteCount:
     """Return a minute of two GPUs by its means, percent."""
-    sums = (round(judged * each) for each in (gpu, level, peak))
-    return MinuteCount(5, judged, 0, *sums, gpus=2, lost=round(judged * lost))
+    sums = {
+        name: round(judged * each) for name, each in {"gpu": gpu, "level": level, "peak": peak, "lost": lost}.items()
+    }
+    return MinuteCount(5, judged, 0, gpus=2, **sums)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_given_cores_at_a_limit_when_said_then_full_ones_are_told_from_free_ones
 
 @pytest.mark.parametrize(
     ("hits", "judged", "lost", "least", "percent", "wasted"),
-    [(0, 0, 0, 0, 0.0, 0.0), (3, 4, 20_000, 0, 75.0, 0.5), (3, 4, 20_000, 8, 75.0, 0.25), (0, 0, 20_000, 8, 0.0, 0.25)],
+    [(0, 0, 0, 1, 0.0, 0.0), (3, 4, 20_000, 1, 75.0, 0.5), (3, 4, 20_000, 8, 75.0, 0.25), (0, 0, 20_000, 8, 0.0, 0.25)],
 )
 def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or_of_as_many_as_must_be(
     hits: int, judged: int, lost: int, least: int, percent: float, wasted: float

@@ -1,0 +1,137 @@
+"""Signs of work, idle GPUs and low instances on their bounds, minute by minute."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.node_snapshots import node_snapshots
+from tests.unit.rules.device_minutes import devices
+from tests.unit.rules.node_replay import JOB_START, node_minutes, series
+from trainguard.rules.low_gpu_held import HeldMemory, fold_held
+from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances
+from trainguard.rules.low_gpu_signs import GpuSigns, sign_of_work
+from trainguard.rules.rule_inputs import IdleTime, NodeMinute
+from trainguard.rules.system_usage import UsageState, usage_of
+
+VIEW = next(node_minutes(series(np.full((2, 1), 95.0), interval_s=30.0), closed=False)).view
+
+
+def minute(utilization: Sequence[float], readings: Mapping[str, Mapping[str, float]]) -> NodeMinute:
+    """Return a minute of one GPU, and of an instance of another."""
+    gpu = np.array(utilization)[:, np.newaxis]
+    times = JOB_START + 30.0 * np.arange(len(gpu), dtype=np.float64)
+    flags = np.full(len(gpu), True)
+    view = replace(VIEW, mig_names=("gpu1.mig0",))
+    return NodeMinute(node_snapshots(times, gpu), flags, flags, len(gpu), view, devices=devices(0, readings))
+
+
+@pytest.mark.parametrize(
+    ("signs", "run_mean", "sign"),
+    [
+        (GpuSigns(activity=5.0, measured=5), 0.0, "the SM activity of gpu0 is 5 %"),
+        (GpuSigns(activity=4.9, measured=5), 0.0, None),
+        (GpuSigns(activity=5.0, measured=4), 0.0, None),
+        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 1.0, "gpu0 draws 112.5 W, of 150 W at work"),
+        (GpuSigns(112.4, 5, at_work=150.0, busy=5), 1.0, None),
+        (GpuSigns(149.0, 5, at_work=149.9, busy=5), 1.0, None),
+        (GpuSigns(112.5, 4, at_work=150.0, busy=5), 1.0, None),
+        (GpuSigns(112.5, 5, at_work=150.0, busy=4), 1.0, None),
+        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 0.9, None),
+    ],
+)
+def test_given_an_idle_gpu_when_its_activity_or_power_is_that_of_work_for_five_minutes_then_it_works(
+    signs: GpuSigns, run_mean: float, sign: str | None
+) -> None:
+    view = replace(VIEW, idle_time=IdleTime(run_mean=run_mean))
+    assert sign_of_work({"gpu0": signs}, view) == sign
+    assert sign_of_work({"gpu7": signs}, view) is None
+
+
+def test_given_many_idle_minutes_when_their_mean_is_taken_then_it_forgets_those_beyond_20() -> None:
+    signs = GpuSigns()
+    for number in range(30):
+        signs.add(100.0 if number < 20 else 200.0, 0.0 if number < 20 else 10.0, active=False)
+    expected = 100.0
+    for _ in range(10):
+        expected = round(expected + (200.0 - expected) / 20, 1)
+    assert (signs.power, signs.idle, signs.measured) == (expected, 20, 20)
+    signs.add(300.0, None, active=True)
+    assert (signs.power, signs.idle, signs.activity, signs.measured) == (0.0, 0, 0.0, 0)
+    assert (signs.at_work, signs.busy) == (300.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("utilization", "idle"),
+    [
+        ([5.0, 5.0], False),
+        ([4.875, 4.875], True),
+        ([0.0, 9.875], True),
+        ([0.0, 10.0], False),
+        ([np.nan, np.nan], False),
+    ],
+)
+def test_given_a_gpu_when_it_is_never_at_10_percent_and_below_5_on_average_then_it_idles(
+    utilization: list[float], idle: bool
+) -> None:
+    held: dict[str, HeldMemory] = {}
+    fold_held(held, minute(utilization, {"MemoryUsedBytes": {"gpu0": 4e9}}), 10.0)
+    assert held["gpu0"].idle_since == (round(JOB_START) if idle else None)
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "before", "since"),
+    [
+        (4e9, 40e9, None, 0),
+        (3.9e9, 40e9, None, None),
+        (2e9, None, None, 0),
+        (1.9e9, None, None, None),
+        (3.9e9, None, HeldMemory(-60, 9_000, 40_000, -600), None),
+        (4e9, None, HeldMemory(-60, 9_000, 40_000, -600), -600),
+        (4e9, None, HeldMemory(-180, 9_000, 40_000, -600), -600),
+        (4e9, None, HeldMemory(-181, 9_000, 40_000, -600), 0),
+    ],
+)
+def test_given_memory_in_use_when_it_is_a_tenth_of_all_or_2_gb_then_it_is_held_since_it_was_without_a_gap(
+    used: float, total: float | None, before: HeldMemory | None, since: int | None
+) -> None:
+    start = round(JOB_START)
+    held = {}
+    if before is not None:
+        held["gpu0"] = HeldMemory(start + before.at, before.used, before.total, start + (before.since or 0))
+    sizes = {} if total is None else {"MemoryTotalBytes": {"gpu0": total}}
+    fold_held(held, minute([0.0, 0.0], {"MemoryUsedBytes": {"gpu0": used}, **sizes}), 10.0)
+    assert held["gpu0"].since == (None if since is None else start + since)
+
+
+@pytest.mark.parametrize(
+    ("activity", "threshold", "low", "lost", "used"),
+    [
+        (20.0, 20.0, 0, 0.0, True),
+        (19.0, 20.0, 1, 1.0 - 19.0 / 80.0, True),
+        (1.0, 20.0, 1, 1.0 - 1.0 / 80.0, True),
+        (0.5, 20.0, 1, 1.0 - 0.5 / 80.0, False),
+        (90.0, 100.0, 1, 0.0, True),
+    ],
+)
+def test_given_an_instance_when_it_is_below_the_threshold_then_it_is_low_and_lost_what_80_percent_would_have_done(
+    activity: float, threshold: float, low: int, lost: float, used: bool
+) -> None:
+    instances: dict[str, InstanceMinutes] = {}
+    shown = minute([95.0], {"SMActivityPercent": {"gpu1.mig0": activity, "gpu1.mig7": 3.0}})
+    fold_instances(instances, shown, threshold)
+    assert instances.keys() == {"gpu1.mig0"}
+    held = instances["gpu1.mig0"]
+    assert (held.low, held.used) == (low, used)
+    assert held.lost == pytest.approx(lost)
+
+
+def test_given_little_traffic_when_it_is_summed_up_then_its_quantiles_have_two_decimals() -> None:
+    state = UsageState()
+    state.traffic.add(np.array([1.0, 7.0, 31.0, 95.0, 96.0, 3_000.0]))
+    network = usage_of(state)["Network"]
+    shown = [network.max, network.p99, network.p95, network.p50, network.min]
+    exact = state.traffic.histogram.quantiles((0.99, 0.95, 0.5))
+    assert shown == [round(each, 2) for each in shown]
+    assert exact != [round(each, 2) for each in exact]
