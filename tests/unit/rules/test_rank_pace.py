@@ -1,6 +1,6 @@
 """What counts as a process's own work in a step: each edge of a step, and which blocks are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def test_given_an_object_without_steps_or_work_when_folded_then_nothing_is_remem
     assert state == PaceState()
 
 
-def at_minutes(objects: dict[int, Sequence[dict[str, Any]]]) -> ProcessPace:
+def at_minutes(objects: Mapping[int, Sequence[dict[str, Any]]]) -> ProcessPace:
     state = PaceState()
     for minute, events in objects.items():
         state.fold(read("algo-1-rank0", minute, events))
