@@ -159,6 +159,11 @@ def test_given_one_gpu_with_points_enough_for_counts_when_judged_then_the_window
     )
     assert (said.status, said.worst, said.threshold) == (Status.OK, "gpu1", 20.0)
     assert "distances" not in said.plain_details
+    late = np.column_stack([np.full(520, 90.0), np.concatenate([np.full(510, np.nan), np.full(10, 90.0)])])
+    counts = np.stack([counted(90, points=520), counted(90, points=10)])
+    view = replace(windowed(columns([90.0] * 520, [90.0] * 520)), gpu_histogram=counts)
+    early = RULE.judge(window_of(late), view, DEFAULTS)
+    assert (early.status, early.patience) == (Status.WARMING_UP, "10/20")
 
 
 @pytest.mark.parametrize(
