@@ -50,7 +50,7 @@ def random_loads(random: Random, points: int) -> FloatArray:
 def kept_minutes(name: str, loads: FloatArray, interval_s: float) -> Iterator[NodeMinute]:
     """Yield the parts of a node that works from its first point on, a few minutes each."""
     part = round(EVERY_S / interval_s)
-    times = START + interval_s * np.arange(len(loads))
+    times = START + interval_s * np.arange(len(loads), dtype=np.float64)
     blank = view_of(name, *np.zeros((loads.shape[1], 101), dtype=np.int64), interval_s=interval_s)
     for end in range(part, len(loads) + 1, part):
         seen = [column[~np.isnan(column)].astype(np.int64) for column in loads[:end].T]
@@ -60,7 +60,7 @@ def kept_minutes(name: str, loads: FloatArray, interval_s: float) -> Iterator[No
             watermark_s=float(times[end - 1]),
             first_sample_at=START,
             first_active_at=START,
-            ever_active=counts[:, 10:].any(axis=1),
+            ever_active=np.logical_or.reduce(counts[:, 10:] > 0, axis=1),
             kept_total=end,
             kept_times=times[end - part : end],
             kept_gpu_utilization=loads[end - part : end],

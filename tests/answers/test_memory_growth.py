@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def random_series(random: Random, points: int) -> FloatArray:
         elif kind == 2:
             parts.append(np.full(length, after))
         elif kind == 3:
-            parts.append(level + (after - level) * (np.arange(length) % 20) / 20.0)
+            parts.append(level + (after - level) * (np.arange(length, dtype=np.float64) % 20.0) / 20.0)
         else:
             parts.append(level + (after - level) * (1.0 - np.exp(-np.arange(length) / 20.0)))
         level = float(parts[-1][-1])
@@ -75,9 +75,9 @@ def paused(found: Iterator[NodeMinute], begin: int, pause_s: float) -> Iterator[
     yield replace(held, view=replace(held.view, closed=True))
 
 
-def answer(said: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+def answer(said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the last judgement, the last that fired where it is another, and a hash of all."""
-    digest = hashlib.sha256(json.dumps(rounded(said), sort_keys=True).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(json.dumps(rounded(list(said)), sort_keys=True).encode()).hexdigest()[:16]
     fired = [each for each in said if each["status"] == "FIRED"]
     shown = {"all": digest, "fired": len(fired), **said[-1]}
     return shown | ({"last fire": fired[-1]} if fired and said[-1]["status"] != "FIRED" else {})

@@ -248,7 +248,7 @@ def test_given_random_levels_when_they_are_judged_then_the_first_kind_that_holds
     kinds = []
     for _ in range(STATES // 4):
         state = MemoryState()
-        for gpu in range(4):
+        for gpu in ("gpu0", "gpu1", "gpu2", "gpu3"):
             stride = int(random.choice([1, 1, 2, 4]))
             length = int(random.integers(3 if stride == 1 else 12, 25))
             levels = random_levels(random, length, stride)
@@ -256,12 +256,13 @@ def test_given_random_levels_when_they_are_judged_then_the_first_kind_that_holds
             if random.random() < 0.3:
                 full = random_levels(random, length, stride)
             load = int(random.choice([500, 900, 1_000]))
-            growth = MemoryGrowth(0, 0, *msgspec.structs.astuple(levels), full=full, load=load)
+            growth = MemoryGrowth(0, 0, *msgspec.structs.astuple(levels))
+            growth.full, growth.load = full, load
             if random.random() < 0.2:
                 growth.full = None
             if random.random() < 0.05:
                 growth.highest_mean = None
-            state.gpus[f"gpu{gpu}"] = growth
+            state.gpus[gpu] = growth
         increase = float(random.choice([2.0, 5.0, 10.0]))
         said = {each.gpu: each for each in increases_of(state, increase, WINDOW_S)}
         expected = {gpu: growth for gpu, growth in state.gpus.items() if growth.highest_mean is not None}

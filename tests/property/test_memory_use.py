@@ -63,7 +63,7 @@ def random_levels(random: np.random.Generator) -> list[int]:
     length = int(random.integers(1, 20))
     pace = random.choice([0, 1, 2, 2, 3], length) if random.random() < 0.7 else np.full(length, 2)
     steps = np.where(random.random(length) < 0.15, random.choice([-4, -2, -1, 0, 6, 12]), pace)
-    return (1_000 + np.cumsum(steps)).tolist()
+    return [1_000 + int(each) for each in np.cumsum(steps)]
 
 
 def rise_of(use: UseLevels) -> UseRise:
@@ -141,7 +141,7 @@ def test_given_random_floors_when_they_are_added_then_each_level_is_the_lowest_o
             assert use.lowest == min(floors[whole:])
         assert (use.newest, use.at) == (floors[-1], 60.0 * (minutes - 1))
         assert use.largest == (9_000 if largest_at is not None and minutes > largest_at else max(floors) + 1)
-        risen = [(0, None)]
+        risen: list[tuple[int, float | None]] = [(0, None)]
         for minute, floor in enumerate(floors):
             risen += [(floor, 60.0 * minute)] if floor >= risen[-1][0] + 10 else []
         assert (use.peak, use.risen_at) == risen[-1]

@@ -127,7 +127,8 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             increases = increases_of(state, parameters.increase, window * view.interval_s)
             state.violated += any(increase.kind is not None for increase in increases)
             times = view.kept_times[_held(view, state.begin, window)]
-            state.note_jumps(increases, float(times[0]) if times.size else view.watermark_s or 0.0)
+            if times.size:
+                state.note_jumps(increases, float(times[0]))
 
     def unfit(self, view: NodeView) -> str | None:
         """Say that there is neither a GPU nor an instance of one."""
@@ -235,13 +236,15 @@ def _held(view: NodeView, end: int, window: int) -> slice:
 def _fold_window(state: MemoryState, view: NodeView, end: int, window: int, patience: int) -> None:
     """Add the window of kept points up to ``end`` to every GPU that had been sampled for ``patience`` points before."""
     part = _held(view, end, window)
+    times = view.kept_times[part]
+    if not times.size:  # the rule began late, or its window was longer before: these points are held no more
+        return
     held, loads = view.kept_gpu_memory[part], view.kept_gpu_utilization[part]
     floors = column_quantiles(held, (FLOOR_QUANTILE,))[0].tolist()
     full, busy = _at_full_load(held, loads)
     full_floors = column_quantiles(full, (FLOOR_QUANTILE,))[0].tolist()
     columns = zip(_means(held), floors, _means(loads), zip(_means(full), full_floors, strict=True), busy, strict=True)
-    times = view.kept_times[part]
-    at = float(times[len(times) // 2]) if times.size else None
+    at = float(times[len(times) // 2])
     windows = [Window(mean, floor, load, at_full if fit else None, at) for mean, floor, load, at_full, fit in columns]
     for index in np.flatnonzero(_enough(held)).tolist():
         growth = state.gpus[view.gpu_names[index]]

@@ -83,7 +83,7 @@ def windowed(loads: FloatArray, *, interval_s: float = 60.0, first_active_at: fl
 
 def window_of(loads: FloatArray, *, interval_s: float = 60.0) -> BalanceWindow:
     window = BalanceWindow()
-    window.add(START + interval_s * np.arange(len(loads)), loads)
+    window.add(START + interval_s * np.arange(len(loads), dtype=np.float64), loads)
     return window
 
 
@@ -100,6 +100,42 @@ def test_given_a_gpu_behind_over_the_window_when_it_did_next_to_nothing_then_it_
     assert advice.startswith("Let a process use gpu1 of algo-1, or pay for less; ") is unused
 
 
+def test_given_a_gap_that_was_noted_when_only_one_gpu_is_left_in_the_window_then_the_counts_are_told() -> None:
+    loads = columns([90.0] * 600, [90.0] * 600)
+    window = window_of(columns([90.0] * 600, [np.nan] * 600))
+    window.judged, window.seen = 600, 20
+    assert "the distance of their histograms is 0.00" in RULE.judge(window, windowed(loads), DEFAULTS).reason
+    whole = window_of(loads)
+    whole.judged, whole.seen = 600, 20
+    assert RULE.judge(whole, windowed(loads), DEFAULTS).reason.startswith("over 60 min gpu1 of algo-1 is at 90 %")
+
+
+def job_of(*nodes: tuple[list[float], float]) -> RuleResult:
+    """Judge nodes of one GPU each, at levels by minute, and when each became active."""
+    facts = {}
+    for number, (levels, active_at) in enumerate(nodes, 1):
+        loads = columns(levels)
+        view = replace(windowed(loads, first_active_at=active_at), node=f"algo-{number}")
+        facts[view.node] = NodeFacts(view.node, view, collected={"LoadBalancing": window_of(loads)})
+    return JOB_RULE.judge(JobView(START, None, None, False, False, False, facts), DEFAULTS)
+
+
+def test_given_a_node_that_stays_behind_when_another_began_later_then_its_onset_is_its_own() -> None:
+    late, steady = START + 2_700.0, [90.0] * 54
+    low = [90.0] * 15 + [20.0] * 39
+    assert job_of((steady, START), (low, START), (steady, late)).onset == START + 900.0
+    early = START + 1_500.0
+    assert job_of((steady[:44], START), ([20.0] * 44, START), (steady[:44], early)).onset == early
+    full = [90.0] * 60
+    assert job_of((full, START), ([20.0] * 60, START)).onset is None
+    assert job_of((full, START), ([90.0] * 15 + [20.0] * 45, START)).onset == START + 900.0
+
+
+def test_given_nodes_of_which_some_have_few_points_when_compared_then_only_points_that_were_compared_are_told() -> None:
+    few = view_of("algo-3", counted(90, points=200))
+    assert across(view_of("algo-1", counted(90)), view_of("algo-2", counted(90)), few).data_points == 2_000
+
+
 def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_compared_with_itself() -> None:
     loads = columns([90.0] * 40, [90.0] * 40)
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
@@ -112,6 +148,22 @@ def test_given_a_window_that_nothing_was_noted_of_when_it_fires_then_the_share_i
     assert (said.status, said.affected_share, said.onset, said.wasted_share) == (Status.FIRED, None, None, 0.0)
     without = replace(windowed(loads), detailed=False)
     assert RULE.judge(window_of(loads), without, DEFAULTS).plain_details == {}
+
+
+def test_given_one_gpu_with_points_enough_for_counts_when_judged_then_the_window_is_what_is_told() -> None:
+    low = np.concatenate([np.full(480, np.nan), np.full(40, 90.0)])
+    loads = np.column_stack([np.full(520, 90.0), low])
+    counts = np.stack([counted(90, points=520), counted(90, points=40)])
+    said = RULE.judge(
+        window_of(loads), replace(windowed(columns([90.0] * 520, [90.0] * 520)), gpu_histogram=counts), DEFAULTS
+    )
+    assert (said.status, said.worst, said.threshold) == (Status.OK, "gpu1", 20.0)
+    assert "distances" not in said.plain_details
+    late = np.column_stack([np.full(520, 90.0), np.concatenate([np.full(510, np.nan), np.full(10, 90.0)])])
+    counts = np.stack([counted(90, points=520), counted(90, points=10)])
+    view = replace(windowed(columns([90.0] * 520, [90.0] * 520)), gpu_histogram=counts)
+    early = RULE.judge(window_of(late), view, DEFAULTS)
+    assert (early.status, early.patience) == (Status.WARMING_UP, "10/20")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +213,8 @@ def test_given_a_gpu_that_was_silent_for_a_while_when_told_then_its_end_is_told_
         "gpu1 of algo-1 stopped working at 2027-01-15 08:21 UTC, and worked again from 2027-01-15 08:57 UTC on: it was "
         "at 0 % while gpu0 was at 90 % on average, 58.9 percentage points behind it over 60 min (threshold 20)."
     )
-    assert (said.threshold, said.measured) == (20.0, pytest.approx(90.0 * 36 / 55))
+    assert said.threshold == 20.0
+    assert said.measured == pytest.approx(90.0 * 36 / 55)
     assert "why gpu1 of algo-1 stopped at 2027-01-15 08:21 UTC" in (said.advice or "")
 
 

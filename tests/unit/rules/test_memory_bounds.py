@@ -154,6 +154,15 @@ def test_given_a_window_of_20_points_when_16_have_samples_then_it_counts(sampled
     assert state.gpus["gpu0"].largest == 100
 
 
+def test_given_a_gpu_that_never_had_activity_when_told_then_its_levels_are_0() -> None:
+    said = play(np.zeros(100), SMALL, a_minute=20).last
+    assert "its floor is 0 %, the highest mean of a window so far 0 %" in said.reason
+
+
+def test_given_a_gpu_without_activity_when_samples_are_missing_then_its_largest_is_0() -> None:
+    assert play(np.where(np.arange(40) % 3, 0.0, np.nan), SMALL, a_minute=20).state.gpus["gpu0"].largest == 0
+
+
 def test_given_a_gpu_whose_first_sample_comes_late_when_folded_then_its_patience_begins_there() -> None:
     late = np.concatenate([np.full(33, np.nan), np.full(87, 40.0)])
     state = play(np.column_stack([np.full(120, 40.0), late]), SMALL, a_minute=30, held=30).state
@@ -168,6 +177,15 @@ def test_given_a_rule_that_begins_late_in_a_job_when_it_sees_points_then_windows
     assert (state.windows, state.begin, state.violated, state.jumped_at) == (5, 120, 0, None)
     assert state.gpus["gpu0"].floors == []
     assert state.gpus["gpu0"].since == 100
+
+
+def test_given_a_window_that_is_shortened_in_a_running_job_when_points_are_gone_then_they_are_left_out() -> None:
+    state, parts = RULE.state_type(), list(minutes(np.full(820, 40.0), interval_s=0.5, a_minute=20, held=20))
+    for minute in parts:
+        long = minute.view.kept_total <= 780
+        RULE.observe(state, minute, GPUMemoryIncreaseParameters(window=400 if long else 20, patience=0))
+    assert (state.begin, state.windows) == (820, 22)
+    assert state.gpus["gpu0"].floors == [400] * 4
 
 
 def test_given_no_sample_of_memory_when_patience_is_over_then_it_is_said_that_it_was_never_collected() -> None:

@@ -1,6 +1,6 @@
 """What counts as a process's own work in a step: each edge of a step, and which blocks are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,13 @@ def test_given_an_optimizer_when_folded_then_it_is_work_of_its_step_and_a_step_o
     assert state.processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0)
 
 
+def test_given_a_long_step_after_a_short_one_when_folded_then_each_has_the_work_that_lies_in_it() -> None:
+    events = [event(FORWARD, 1_100, 100), event(FORWARD, 2_100, 200), step(1_000), step(2_000, 5_000)]
+    assert folded(events).processes["algo-1-rank0"].whole == Pace(2, 6_000_000, 300_000, 0)
+    alone = [event(FORWARD, 1_100, 100), step(1_000), step(2_000, 5_000)]
+    assert folded(alone).processes["algo-1-rank0"].whole == Pace(1, 1_000_000, 100_000, 0)
+
+
 def test_given_an_object_without_steps_or_work_when_folded_then_nothing_is_remembered() -> None:
     assert folded([event(FORWARD, 1_000, 100)], [step(1_000)], [event(FORWARD, 9_000, 1), step(1_000)]) == PaceState()
     only_steps = StepBatch("algo-1-rank0", "Step:ModeKeys.TRAIN", np.array([0]), np.array([1]), ("0",))
@@ -81,7 +88,7 @@ def test_given_an_object_without_steps_or_work_when_folded_then_nothing_is_remem
     assert state == PaceState()
 
 
-def at_minutes(objects: dict[int, Sequence[dict[str, Any]]]) -> ProcessPace:
+def at_minutes(objects: Mapping[int, Sequence[dict[str, Any]]]) -> ProcessPace:
     state = PaceState()
     for minute, events in objects.items():
         state.fold(read("algo-1-rank0", minute, events))
