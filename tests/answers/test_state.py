@@ -109,7 +109,7 @@ def kept_of(seed: int) -> dict[str, Any]:
         seen.append([active.tolist(), started.tolist(), seen_of(window, marks, state)])
         if seed % 4 == 1 and random.random() < 0.4:
             degraded += [window.degrade(), window.degrade() if random.random() < 0.5 else None]
-        if seed % 5 == 2 and rows.stop == len(node):
+        if seed % 2 == 0 and rows.stop == len(node):
             window.settle()
         window.store()
         seen.append(seen_of(window, marks, state))
