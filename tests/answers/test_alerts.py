@@ -106,15 +106,13 @@ def test_given_random_alerts_when_they_are_composed_then_all_that_they_say_is_as
     compare(answers, FOLDER / "alerts.json")
 
 
-def random_row(draw: Draw, node: str | None, fired_at: float) -> StoredRow | None:
+def random_row(draw: Draw, node: str | None, fired_at: float) -> StoredRow:
     """Return a row as it may be by then."""
     through = draw.one_of(None, fired_at, *(fired_at + each for each in (-1.0, 1.0, 300.0, 301.0)))
     through = draw.one_of(through, *(NOW + each for each in (-1_800.0, -1_801.0, 300.0, 301.0)))
     status = draw.one_of(Status.FIRED, Status.FIRED, Status.OK)
     row = RuleRow("bert", Finding(RULE, node, "low."), status, evaluated_through=through)
-    return draw.one_of(
-        StoredRow(row, fire_id="f1"), StoredRow(row, fire_id="f1"), StoredRow(row, fire_id=draw.one_of("f2", None))
-    )
+    return StoredRow(row, fire_id=draw.one_of("f1", "f1", "f1", "f1", "f2", None))
 
 
 def objection(seed: int) -> str | None:

@@ -151,10 +151,16 @@ class Job:
             found = streams.judge(self.job, self.plan, own, closed=closed, now=None)
             view, failed = streams.job_view(self.job, self.plan, closed=closed)
             nodes = [[name, each.cores, each.waiting, sorted(each.watched)] for name, each in view.nodes.items()]
-            facts = [view.started_at, view.system_through, view.first_step_at, view.framework_seen, view.closed]
+            facts: list[Any] = [
+                view.started_at,
+                view.system_through,
+                view.first_step_at,
+                view.framework_seen,
+                view.closed,
+            ]
             facts += [view.interruptions, view.step_runs, streams.unpaid_s, streams.near, sorted(streams.nodes), failed]
             self.told.append([nodes, facts, [[fire.rule, fire.at] for fire in found.fires]])
-            said = [
+            said: list[list[Any]] = [
                 [
                     *(each.rule, each.result.status.name, each.result.reason, each.result.advice, each.watermark_s),
                     *(each.history.violations, each.history.judged, each.history.times_fired),
@@ -162,7 +168,7 @@ class Job:
                 for each in found.verdicts
             ]
             self.told.append(said)
-        return {each[0]: [*each[1:3], each[4]] for each in said}
+        return {str(each[0]): [*each[1:3], each[4]] for each in said}
 
     def _opened(self) -> ProfilerStreams:
         opened = {key: PROFILER.open_stream(record, self.plan) for key, record in self.records.items()}

@@ -109,7 +109,7 @@ def kept_of(seed: int) -> dict[str, Any]:
         seen.append([active.tolist(), started.tolist(), seen_of(window, marks, state)])
         if seed % 4 == 1 and random.random() < 0.4:
             degraded += [window.degrade(), window.degrade() if random.random() < 0.5 else None]
-        if seed % 5 == 2 and rows.stop == len(node):
+        if seed % 2 == 0 and rows.stop == len(node):
             window.settle()
         window.store()
         seen.append(seen_of(window, marks, state))
@@ -165,7 +165,7 @@ def counted_of(seed: int) -> dict[str, Any]:
     for _ in range(3):
         percents.add(random.choice([0.0, 0.49, 0.5, 1.5, 33.335, 99.5, 100.0], int(random.integers(1, 20))))
         traffic.add(random.choice([np.nan, 0.0, 0.5, 150.4, 1e6, 2e13], int(random.integers(0, 5))))
-        traffic.add(1e3 * 1.01 ** random.integers(0, 100, int(random.choice([0, 70]))))
+        traffic.add(np.power(1.01, random.integers(0, 100, int(random.choice([0, 70]))), dtype=np.float64) * 1e3)
     answer["usage"] = [msgspec.to_builtins(each) for each in (percents, traffic)]
     return answer
 

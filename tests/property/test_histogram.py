@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.state.histogram import EDGES, MAX_DURATION_US, DurationHistogram
+from trainguard.state.histogram import EDGES, LARGEST, MAX_DURATION_US, DurationHistogram, _edges
 
 durations = st.one_of(
     st.integers(0, 300), st.integers(0, 10_000_000), st.floats(0.0, 11.0).map(lambda power: int(10.0**power))
@@ -33,6 +33,15 @@ def test_given_the_edges_when_read_then_bins_are_one_microsecond_or_at_most_1_pe
     assert (widths <= np.maximum(1.0, EDGES[:-1] * 0.01)).all()
     assert EDGES[0] == 0
     assert EDGES[-1] > MAX_DURATION_US
+
+
+def test_given_the_recurrence_when_it_is_followed_then_the_edges_are_those_of_stored_histograms() -> None:
+    edge = 0
+    for found in _edges().tolist():
+        assert found == edge
+        edge = max(edge + 1, edge * 101 // 100)
+    assert EDGES[-2] <= LARGEST < EDGES[-1]
+    assert (EDGES.size, EDGES[1_000], EDGES[-1]) == (2_473, 439_316, 1_008_771_731_668)
 
 
 @given(values=non_empty)

@@ -18,6 +18,7 @@ from trainguard.families.training.family import TrainingFamily
 from trainguard.families.training.keys import STALLED
 from trainguard.families.training.runs import FoundCollections, SharedRuns
 from trainguard.families.training.scalar_files import ScalarFiles, lowest_first
+from trainguard.families.training.scalar_runs import _in_age
 from trainguard.families.training.scalar_stream import FileState, ScalarState
 from trainguard.families.training.stall import judge_stall
 from trainguard.families.training.stream import StepsState, StepStream
@@ -176,6 +177,28 @@ def test_given_a_job_below_the_checkpoints_of_another_one_when_listed_then_none_
     bucket = Bucket("other/checkpoints/")
     bucket.put(f"other/checkpoints/{JOB}/trainer-output/metrics.csv", 6_000.0)
     assert bucket.files.listed() == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "older"),
+    [
+        (("version_9", 0.0), ("version_10", 0.0), 0),
+        (("version_10", 0.0), ("version_9", 60.0), 1),
+        (("version_10", 0.0), ("version_9", 61.0), 0),
+        (("version_9", 61.0), ("version_10", 0.0), 1),
+        (("version_9", 60.0), ("version_10", 0.0), 0),
+        (("b", 0.0), ("a", 0.0), 1),
+    ],
+)
+def test_given_logs_of_two_runs_when_compared_then_the_later_one_is_newer_and_of_one_minute_the_higher_number(
+    first: tuple[str, float], second: tuple[str, float], older: int
+) -> None:
+    bucket = Bucket()
+    for folder, at in (first, second):
+        bucket.put(f"{JOB}/trainer-output/{folder}/metrics.csv", NOW + at)
+    found = bucket.files.listed()
+    both = [found[f"trainer-output/{folder}/metrics.csv"] for folder, _ in (first, second)]
+    assert _in_age(*both) == (both[older], both[1 - older])
 
 
 def test_given_an_event_longer_than_a_piece_when_it_is_read_then_all_of_it_is_read_at_once(

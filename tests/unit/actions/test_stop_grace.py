@@ -68,7 +68,7 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
         ),
         (
             {"row": replace(ROW, row=replace(ROW.row, evaluated_through=None))},
-            "LowGPUUtilization was evaluated never for the last time, and the job may have recovered since",
+            "LowGPUUtilization was never evaluated, and the job may have recovered since",
         ),
         (
             {"age_s": 60.0},

@@ -3,9 +3,10 @@
 import pytest
 
 from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.errors import TelemetryFormatError
 from trainguard.families.profiler.listing import ProfileListing
 from trainguard.layout import FUTURE_S, ProfileRoot, hour_folder
-from trainguard.telemetry.keys import system_key
+from trainguard.telemetry.keys import FrameworkKey, parse_key, system_key
 
 START = 1_795_248_000
 ROOT = ProfileRoot("", "job")
@@ -44,3 +45,58 @@ def test_given_other_nodes_and_foreign_names_when_listed_from_a_time_on_then_onl
     found = listing(*own, *minutes, *others, *foreign)
     assert [key for key, _, _ in found.framework((START + 60) * 1_000_000)] == own[1:]
     assert [minute for _, minute, _ in found.minutes(START)] == [START, START + 60, START + 120]
+
+
+def of_step(step: int, name: str) -> str:
+    return f"{ROOT.tensorflow}{hour_folder(START)}/{step}/{name}"
+
+
+def trace(step: int, node: str = "algo-1") -> str:
+    return of_step(step, f"plugins/profile/2026_11_21_08_00_00/{node}.trace.json.gz")
+
+
+def metadata(step: int, node: str = "algo-1") -> str:
+    return of_step(step, f"{node}_{START}000000_{START + 5}000000.metadata")
+
+
+@pytest.mark.parametrize(
+    ("keys", "count"),
+    [
+        ([], 0),
+        ([trace(1)], 1),
+        ([trace(1), trace(2), metadata(2)], 1),
+        ([trace(1), metadata(1)], 0),
+        ([trace(1), metadata(1, "algo-2")], 0),
+        ([trace(1, "algo-2")], 0),
+        ([trace(1, "algo-2"), trace(1), metadata(2)], 1),
+        ([of_step(1, "notes.txt")], 0),
+    ],
+)
+def test_given_traces_of_steps_when_counted_then_those_of_the_node_in_a_folder_without_metadata_have_no_times(
+    keys: list[str], count: int
+) -> None:
+    assert listing(*keys).traces_without_metadata() == count
+
+
+@pytest.mark.parametrize(
+    ("traces", "metadata_of", "found"),
+    [
+        ([trace(1)], ["algo-1"], trace(1)),
+        ([trace(1, "host")], ["algo-1"], trace(1, "host")),
+        ([trace(1, "host")], ["algo-1", "algo-2"], None),
+        ([trace(1, "algo-2")], ["algo-1", "algo-2"], None),
+        ([trace(1), trace(1, "algo-2")], ["algo-1", "algo-2"], trace(1)),
+        ([trace(1, "host"), trace(1, "other")], ["algo-1"], None),
+    ],
+)
+def test_given_a_step_with_traces_when_one_is_asked_for_then_it_is_the_hosts_own_or_the_only_one(
+    traces: list[str], metadata_of: list[str], found: str | None
+) -> None:
+    node = listing(*traces, *(metadata(1, each) for each in metadata_of))
+    parsed = parse_key(metadata(1))
+    assert isinstance(parsed, FrameworkKey)
+    if found is None:
+        with pytest.raises(TelemetryFormatError, match="expected one TensorFlow trace for each"):
+            node.trace_of(metadata(1), parsed)
+    else:
+        assert node.trace_of(metadata(1), parsed) == found

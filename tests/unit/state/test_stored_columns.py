@@ -148,7 +148,8 @@ def test_given_no_state_of_a_rule_when_it_is_migrated_then_nothing_changes(slots
     document = {"slots": dict(slots)}
     rule_state(document, "Rule", lambda state: [state])
     assert document == {"slots": slots}
-    rule_state(bare := {}, "Rule", lambda state: [state])
+    bare: dict[str, object] = {}
+    rule_state(bare, "Rule", lambda state: [state])
     assert bare == {}
 
 

@@ -47,7 +47,7 @@ def rows_before(run: RunValues, until: int | None) -> RunValues:
 
 def recorded_apart(newer: RunValues, older: RunValues) -> str | None:
     """Return a scalar that two files record over the same steps with other values; None where there is none."""
-    for name in newer.keys() & older.keys():
+    for name in sorted(newer.keys() & older.keys()):
         steps, values = newer[name]
         earlier, others = older[name]
         if min(steps.size, earlier.size) < FEWEST or earlier[-1] < steps[0] or earlier[0] > steps[-1]:
