@@ -21,16 +21,18 @@ from tests.functional.test_cost_of_a_node_hour import (
     BEFORE,
     FEW,
     HOUR,
-    JOBS,
     MESSAGES_A_BATCH,
+    PLATFORM_LOG_BYTES,
+    SEVERAL,
+    hour_of,
+)
+from tests.support.counted_network import (
+    CALLS,
     MESSAGES_A_REQUEST,
     OF_THE_JOB,
     OF_THE_TICK,
-    PLATFORM_LOG_BYTES,
-    SEVERAL,
     CountedNetwork,
     Counts,
-    hour_of,
     minute_of,
 )
 from tests.support.small_job import BUCKET, JOB, START, Upload, describe
@@ -106,7 +108,7 @@ def polled(nodes: int) -> Counts:
     counts = Counts(network.counts)
     for call, times in Counter(network.world.faults.calls[begin:]).items():
         if call not in OF_THE_TICK | OF_THE_JOB | {"ProfileObjects.list"}:
-            for unit, amount in JOBS[call].items():
+            for unit, amount in CALLS[call].items():
                 counts[unit] += times * amount
     return counts
 
