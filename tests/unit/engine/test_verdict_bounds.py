@@ -249,6 +249,9 @@ def test_given_a_part_of_the_whole_job_when_merged_with_nodes_then_the_larger_lo
         (found,) = merged_episodes({JOB_NODE: whole, "a": episodes_of((0.0, 50.0), wasted_s=of_node)}, 2).episodes
         assert (found.wasted_s, found.nodes) == (counts, ())
     placed = episodes_of((0.0, 50.0), wasted_s=10.0, gpus=("a/gpu0", "b/gpu1"))
+    for of_node, counts in ((25.0, 25.0), (15.0, 20.0)):
+        (found,) = merged_episodes({JOB_NODE: placed, "a": episodes_of((0.0, 50.0), wasted_s=of_node)}, 2).episodes
+        assert (found.wasted_s, found.nodes) == (counts, ("a", "b"))
     (alone,) = merged_episodes({JOB_NODE: placed}, 3).episodes
     assert (alone.wasted_s, alone.spread, alone.nodes, alone.gpus) == (30.0, 3, ("a", "b"), ("a/gpu0", "b/gpu1"))
 

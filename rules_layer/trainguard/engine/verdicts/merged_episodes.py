@@ -64,7 +64,7 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
         nodes=() if of_job else tuple(names),
         gpus=tuple(sorted(gpus, key=lambda gpu: (len(gpu), gpu))),
         measured=max(measured, key=lambda value: abs(value - threshold), default=None),
-        wasted_s=_wasted_s([each for each in group if each.nodes], of_job),
+        wasted_s=_wasted_s([each for each in group if not each.spread], [each for each in group if each.spread]),
         idle_node=gravest.idle_node,
         reason=gravest.reason,
         advice=gravest.advice,
@@ -72,11 +72,11 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
     )
 
 
-def _wasted_s(of_nodes: Sequence[Episode], of_job: Sequence[Episode]) -> float | None:
+def _wasted_s(of_nodes: Sequence[Episode], of_whole: Sequence[Episode]) -> float | None:
     """Add up what the nodes lost; what the whole job lost is the same loss, and counts where it is more."""
     sums = [
         sum(each.wasted_s for each in part if each.wasted_s is not None)
-        for part in (of_nodes, of_job)
+        for part in (of_nodes, of_whole)
         if any(each.wasted_s is not None for each in part)
     ]
     return max(sums, default=None)
