@@ -70,7 +70,7 @@ def _minutes(seed: int, minutes: int) -> Iterator[NodeMinute]:
 
     The objects of each sixth node hold five minutes.
     """
-    random = Random(seed)  # noqa: S311 - a sample
+    random = Random(seed)
     interval_s = INTERVALS_S[seed % len(INTERVALS_S)]
     gpus, rows = random.randint(1, 3), round((300.0 if seed % 6 == LONG_OBJECTS else 60.0) / interval_s)
     minutes = minutes // 2 if seed % 6 == LONG_OBJECTS else minutes

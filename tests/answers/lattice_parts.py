@@ -143,4 +143,4 @@ def plain_view(view: NodeView) -> Mapping[str, Any]:
 
 def randoms(count: int) -> Iterable[Random]:
     """Return so many sources of randomness, each with its own seed."""
-    return (Random(seed) for seed in range(count))  # noqa: S311 - a sample
+    return (Random(seed) for seed in range(count))

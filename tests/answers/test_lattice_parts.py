@@ -213,7 +213,7 @@ def _usage() -> Iterator[Any]:
 
 def _xids() -> Iterator[Any]:
     rule, parameters = GPUHealth(), GPUHealthParameters()
-    minute = next(part_minutes(Random(1), {}, 1, ("gpu0",)))  # noqa: S311 - a sample
+    minute = next(part_minutes(Random(1), {}, 1, ("gpu0",)))
     times = minute.snapshots.times
     for code in range(200):
         state = rule.state_type()

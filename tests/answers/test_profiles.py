@@ -22,7 +22,7 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.family import PROFILER
 from trainguard.families.profiler.streams import ProfilerStreams
 from trainguard.families.profiler.system_stream import SystemState
-from trainguard.layout import ProfileRoot, hour_folder
+from trainguard.layout import EndKey, ProfileRoot, hour_folder
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.state.codec import decode_state
@@ -111,7 +111,8 @@ class Job:
         for each in told:
             parsed = PROFILER.parse_key(each.key)
             assert parsed is not None
-            key = StreamKey(JOB, getattr(parsed, "node"), parsed.stream)  # noqa: B009 - an end mark has none
+            assert not isinstance(parsed, EndKey)
+            key = StreamKey(JOB, parsed.node, parsed.stream)
             found.setdefault(key, []).append(Announced(each.key, parsed))
         return found
 

@@ -193,7 +193,7 @@ class Play:
         message = Message(message_id or f"m{self._count}", body, deliveries)
         for begun, outage in self._outages:
             if outage.number == 0 and begun <= at < begun + OUTAGE_S:
-                chance = random.Random(outage.which * 100_003 + self._count)  # noqa: S311 - a trial, no secret
+                chance = random.Random(outage.which * 100_003 + self._count)
                 at = begun + OUTAGE_S + chance.uniform(0.0, 60.0)
                 if chance.random() < 0.2:
                     heappush(self._queue, (at + chance.uniform(0.0, 60.0), self._count, message))

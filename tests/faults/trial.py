@@ -133,7 +133,7 @@ KINDS: dict[str, Draw] = {
 
 def drawn(seed: int, kinds: Collection[str] = tuple(KINDS), *, most: int = 6) -> Trial:
     """Draw the trial of a seed, with faults of some kinds."""
-    rng = random.Random(seed)  # noqa: S311 - a trial, no secret
+    rng = random.Random(seed)
     shape = Shape(
         rng.choice(("one", "one", "grid", "lanes")), skew_s=rng.choice(SKEWS_S) if rng.random() < 0.3 else (0, 0)
     )

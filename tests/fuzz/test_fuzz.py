@@ -31,7 +31,7 @@ def test_given_what_is_well_formed_when_read_then_it_is_not_refused(target: Targ
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_given_twenty_mutated_inputs_when_read_then_each_is_read_or_refused(target: Target) -> None:
-    rng, seeds = random.Random(1), [each[:20_000] for each in target.seeds()]  # noqa: S311 - a test
+    rng, seeds = random.Random(1), [each[:20_000] for each in target.seeds()]
     with target.around():
         for _ in range(20):
             assert outcome_of(target, mutated(rng.choice(seeds), rng, seeds)).defects == {}

@@ -233,6 +233,6 @@ def test_random_damage_gives_a_profile_or_one_clear_error(data: st.DataObject, f
 
 
 def test_random_bytes_behind_the_magic_are_refused(file: Path) -> None:
-    file.write_bytes(database.MAGIC + random.Random(1).randbytes(8_192))  # noqa: S311
+    file.write_bytes(database.MAGIC + random.Random(1).randbytes(8_192))
     with pytest.raises(KernelTraceError):
         read_nsight("report.sqlite", file)

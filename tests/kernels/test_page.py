@@ -99,7 +99,7 @@ def wild_trace(rng: random.Random, kernels: int) -> bytes:
 
 
 def test_a_page_of_wild_traces_is_bounded_and_says_what_it_leaves_out() -> None:
-    rng = random.Random(7)  # noqa: S311 -- no secret
+    rng = random.Random(7)
     traces = [read(wild_trace(rng, 6_000), f"{place}.json") for place in range(3)]
     drawn = [(rank_profile(each), timeline_of(each, 33_000)) for each in traces]
     page = page_of_drawn(drawn)

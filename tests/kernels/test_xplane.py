@@ -179,7 +179,7 @@ def test_a_broken_plane_costs_itself() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"no profile", b"{}", b"\x0a", b"\x0a\x05abc", b"\x00\x00", b"\xff" * 64, random.Random(1).randbytes(400)],  # noqa: S311
+    [b"", b"no profile", b"{}", b"\x0a", b"\x0a\x05abc", b"\x00\x00", b"\xff" * 64, random.Random(1).randbytes(400)],
 )
 def test_what_is_no_profile_is_refused(text: bytes) -> None:
     with pytest.raises(KernelTraceError, match="cannot be read"):

@@ -88,7 +88,7 @@ def files() -> list[Path]:
 def drawn(seed: int, chosen: Sequence[Path]) -> Iterator[Mutant]:
     """Yield all mutants of some modules once, in an order that the seed gives."""
     places = [(file, number) for file in chosen for number in range(count_of(file))]
-    random.Random(seed).shuffle(places)  # noqa: S311 - a sample
+    random.Random(seed).shuffle(places)
     yield from (mutant_of(file, number) for file, number in places)
 
 

@@ -182,7 +182,7 @@ def test_another_file_is_refused(content: bytes) -> None:
 
 @given(seed=st.integers(0, 2**32), cut=st.integers(0, 4_000), flips=st.integers(0, 12))
 def test_no_damage_raises(seed: int, cut: int, flips: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     records = [run(), *(stats(AT + n, {"gpu.0.gpu": 1.0, "x": 2.0}) for n in range(20)), history(1, AT, {"loss": 1})]
     content = bytearray(run_file(records))[: max(len(HEADER), cut)]
     for _ in range(flips if len(content) > len(HEADER) else 0):

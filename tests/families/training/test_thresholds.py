@@ -26,6 +26,7 @@ from trainguard.families.training.watched_step import believed
 from trainguard.layout import ProfileRoot
 from trainguard.records import JobRecord, JobStatus, Status
 from trainguard.rules.training.stalled_training import StalledTrainingRule, StalledTrainingRuleParameters
+from trainguard.tensors.debug.collections_file import Collections
 from trainguard.tensors.scalars.names import ScalarNames
 
 FAMILIES = Families(TrainingFamily([*RULES, StalledTrainingRule()], [STALLED]))
@@ -209,11 +210,12 @@ def test_given_an_event_longer_than_a_piece_when_it_is_read_then_all_of_it_is_re
     asked: list[int] = []
     bucket = Bucket()
     read = bucket.objects.get_range
-    monkeypatch.setattr(
-        bucket.objects,
-        "get_range",
-        lambda *of: asked.append(of[3]) or read(*of),  # type: ignore[func-returns-value]
-    )
+
+    def noted(bucket: str, key: str, start: int, size: int) -> bytes:
+        asked.append(size)
+        return read(bucket, key, start, size)
+
+    monkeypatch.setattr(bucket.objects, "get_range", noted)
     for size, whole in ((100, False), (101, True)):
         bucket.put(f"{JOB}/tensorboard-output/events.out.tfevents.1", NOW, body[:size])
         (file,) = bucket.files.listed().values()
@@ -242,7 +244,7 @@ def test_given_a_stream_that_begins_anew_when_its_steps_come_again_then_those_be
 
 
 def test_given_collections_of_many_jobs_when_held_then_the_oldest_make_room() -> None:
-    shared, found = SharedRuns(), FoundCollections((), 1, {}, {})  # type: ignore[arg-type]
+    shared, found = SharedRuns(), FoundCollections((), 1, Collections({}), {})
     for number in range(34):
         shared.keep(BUCKET, ProfileRoot("", f"job-{number}"), found)
     assert [root.job for _, root in shared.held] == [f"job-{number}" for number in range(2, 34)]

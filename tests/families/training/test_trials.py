@@ -73,7 +73,7 @@ def delivered(trial: str, tags: Mapping[str, str], order: str) -> Network:
         network.put(upload)
     messages = uploads if order == ORDERS[0] else [*reversed(uploads), *uploads]
     if shuffled:
-        random.Random(trial).shuffle(messages)  # noqa: S311
+        random.Random(trial).shuffle(messages)
     for place, upload in enumerate(messages):
         network.announce(upload, START + place)
     network.run_until(START + 10_000.0, batch_s=30.0 if shuffled else 3.0)

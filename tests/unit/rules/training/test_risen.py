@@ -89,7 +89,7 @@ def said(found: Risen | None) -> Any:
 def test_given_random_losses_and_scores_when_judged_then_a_rise_is_found_where_its_definition_says_so() -> None:
     found: Counter[str | None] = Counter()
     for seed in range(1_200):
-        draw = random.Random(seed)  # noqa: S311
+        draw = random.Random(seed)
         start, low = draw.choice([-4.0, 0.0, 0.5, 4.0, 5.0, 8.0]), draw.choice([-8.0, 1.0, 2.0, 3.25, 4.0])
         high = draw.choice([0.0, 2.5, 4.5, 4.75, 5.0, 6.0, 8.0, 12.0, 12.5, 15.0, 24.0, 25.0, 500.0, 501.0])
         losses = {name: curve(draw, start, low, high, high, high) for name in ("a", "b")[: draw.choice([1, 1, 2])]}
@@ -121,7 +121,7 @@ def test_given_random_losses_and_scores_when_judged_then_a_rise_is_found_where_i
 def test_given_random_scores_when_judged_then_they_are_lost_where_the_definition_says_so() -> None:
     found: Counter[bool] = Counter()
     for seed in range(1_000):
-        draw = random.Random(seed)  # noqa: S311
+        draw = random.Random(seed)
         scale = draw.choice([1.0, 1.0, 100.0])
         best, left = draw.choice([0.5, 0.75, 1.0]), draw.choice([0.0, 0.25, 0.375, 0.5, 0.75])
         scores = {"acc": [scale * each for each in curve(draw, 0.0, best, best, left, left, left)]}
@@ -138,7 +138,7 @@ def test_given_random_scores_when_judged_then_they_are_lost_where_the_definition
 def test_given_random_losses_below_zero_when_judged_then_they_fall_without_bound_where_the_definition_says_so() -> None:
     found: Counter[bool] = Counter()
     for seed in range(500):
-        draw = random.Random(seed)  # noqa: S311
+        draw = random.Random(seed)
         last = draw.choice([-9.5, -10.0, -10.5, -20.0, -40.0, -40.5, 41.0])
         loss = curve(draw, *draw.choice([(1.0, -1.0), (-1.0, 0.5), (4.0, -2.0), (-4.0,)]), last, last)
         run, fewest = run_series({"loss": loss, "other": [1.0] * 9}), draw.choice([1, 3, 4, 12])

@@ -19,7 +19,7 @@ LENGTHS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 18, 31, 32, 33, 34, 63, 64, 65, 66
 
 
 def lattice(length: int, seed: int) -> list[float]:
-    draw = random.Random(100 * length + seed)  # noqa: S311
+    draw = random.Random(100 * length + seed)
     return [draw.randint(-4, 8) / 4.0 for _ in range(length)]
 
 

@@ -69,7 +69,7 @@ def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_
     found: Counter[bool] = Counter()
     rule = RULES["Plateau"]
     for seed in range(800):
-        draw = random.Random(seed)  # noqa: S311
+        draw = random.Random(seed)
         run = random_plateau(draw)
         given = {"far": draw.choice([0.25, 0.5, 2.0]), "early": draw.choice([0.25, 0.5]), "low_score": 0.7}
         fires, fallen, reached = plain_plateau(run, **given)

@@ -41,7 +41,7 @@ def fires(rule: str, losses: Sequence[float], scores: Sequence[float] = (), **gi
 
 
 def noisy(level: Callable[[int], float], count: int, spread: float, seed: int = 1) -> list[float]:
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     return [level(step) + draw.gauss(0.0, spread) for step in range(count)]
 
 
@@ -351,7 +351,7 @@ def test_given_checksums_when_one_rank_differs_then_it_is_named_and_clears_when_
 
 @pytest.mark.parametrize("rule", TRUSTED_RULES, ids=lambda rule: rule.parameters_type.rule_name)
 def test_given_a_long_run_of_many_series_when_stored_then_the_state_has_at_most_4_kb(rule: Any) -> None:
-    run, draw = Run(), random.Random(5)  # noqa: S311
+    run, draw = Run(), random.Random(5)
     names = [f"model/part_{place:02d}_loss" for place in range(6)]
     gradients = [f"gradient/model.layers.{place:02d}.attention.weight" for place in range(40)]
     for step in range(600):
