@@ -16,6 +16,7 @@ from trainguard.actions.stop_resources import (
     identity_of,
 )
 from trainguard.actions.stop_switch import StopSwitches
+from trainguard.finding import Episode
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.ports import ResourceState
 from trainguard.records import JobRecord, Status
@@ -107,6 +108,13 @@ def test_given_a_resource_that_started_after_the_profile_when_decided_then_it_is
     decision = decide(replace(BATCH, started_at=JOB.started_at + late_s))
     assert decision.stop is stops
     assert stops or "and the profile began by" in decision.why
+
+
+def test_given_a_finding_that_is_older_than_the_resource_when_decided_then_it_is_of_an_earlier_run() -> None:
+    begun = (Episode(NOW - 30_000.0, NOW - 29_000.0), Episode(NOW - 9_000.0, None))
+    row = replace(FRESH, row=replace(FRESH.row, finding=replace(FRESH.row.finding, episodes=begun)))
+    known = StopPreconditions(job=replace(JOB, resources=("batch-job/b-1",)), row=row)
+    assert decide(BATCH, known=known).why.endswith(f"and the profile began by {iso_time(NOW - 9_000.0)}")
 
 
 def test_given_a_job_that_claims_to_have_begun_late_when_decided_then_its_fire_is_what_counts() -> None:

@@ -69,3 +69,15 @@ def test_given_any_ties_when_all_orders_are_equally_likely_then_their_spread_is_
     expected = (score - np.sign(score)) / spread if spread else np.zeros(len(orders))
 
     assert np.allclose(mann_kendall_z(orders), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "median"),
+    [((0, 6), 6.0), ((0, 1, 6), 3.0), ((0, 1, 2, 12), 2.5), ((0, 3, 1, 9, 4), 1.25), ((9, 0, 0, 0, 0, 0), 0.0)],
+)
+def test_given_a_series_when_its_slope_is_asked_then_it_is_the_median_over_all_pairs(
+    values: tuple[int, ...], median: float
+) -> None:
+    pairs = [(later - earlier) / (b - a) for (a, earlier), (b, later) in combinations(enumerate(values), 2)]
+    assert slope(*values) == pytest.approx(np.median(pairs))
+    assert np.median(pairs) == pytest.approx(median)
