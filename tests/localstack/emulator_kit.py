@@ -7,16 +7,20 @@ import json
 import sys
 import time
 import zipfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from botocore.exceptions import ClientError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from emulator.launch import Emulator
 
 T = TypeVar("T")
 ROLE = "arn:aws:iam::000000000000:role/emulator-test"
+GONE = frozenset({"NoSuchBucket", "AWS.SimpleQueueService.NonExistentQueue"})
 RUNTIME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -29,6 +33,16 @@ def until(probe: Callable[[], T | None], *, timeout_s: float = 90.0, what: str =
             return value
         time.sleep(0.1)
     raise AssertionError(f"{what} did not come true within {timeout_s:.0f} s")
+
+
+@contextmanager
+def deleting() -> Iterator[None]:
+    """Take what is gone for deleted: botocore repeats a deletion whose answer it lost, and the second finds nothing."""
+    try:
+        yield
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in GONE:
+            raise
 
 
 def zipped(files: Mapping[str, str | Path]) -> bytes:

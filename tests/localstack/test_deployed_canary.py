@@ -10,7 +10,7 @@ import pytest
 
 from demo.live.stage import subscribe
 from infra.constructs.canary import CANARY_KIND
-from tests.localstack.emulator_kit import until
+from tests.localstack.emulator_kit import deleting, until
 from tests.localstack.stack import PATIENCE_S
 from trainguard.canary.profile import RULE
 from trainguard.layout import ProfileRoot
@@ -72,7 +72,8 @@ def test_given_a_deployment_when_a_canary_is_planted_then_it_is_found_told_to_ma
         sqs = stack.emulator.client("sqs")
         unwanted = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=1).get("Messages", [])
     finally:
-        stack.emulator.client("sqs").delete_queue(QueueUrl=queue)
+        with deleting():
+            stack.emulator.client("sqs").delete_queue(QueueUrl=queue)
     (alert,) = stack.watcher.alerts[job]
     (execution,) = stack.executions(job[:40])  # an execution's name holds so much of it
 

@@ -12,6 +12,7 @@ from demo.live.stage import synthesise
 from emulator.deploy import deploy, destroy, differences
 from infra.teardown import describe, empty, read_fate
 from tests.infra.synthesis import copy_checkout
+from tests.localstack.emulator_kit import deleting
 from tests.localstack.stack import Job, Stack, deploy_assembly
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
         empty(emulator.client("s3"), bucket)
     destroy(emulator, assembly=assembly, home=home)
     ssm.delete_parameter(Name=passing.outputs["StopSwitchOverrideParameter"])
-    emulator.client("sqs").delete_queue(QueueUrl=passing.deployment.alert_queue)
+    with deleting():
+        emulator.client("sqs").delete_queue(QueueUrl=passing.deployment.alert_queue)
     return Life(
         before=before,
         deployed=deployed,

@@ -15,6 +15,7 @@ import pytest
 from demo.live.stage import Deployment, subscribe
 from infra.release.folder import project_version
 from infra.teardown import empty
+from tests.localstack.emulator_kit import deleting
 from tests.localstack.plain_stack import PlainStack
 from tests.localstack.stack import Job, Stack
 
@@ -75,9 +76,11 @@ def released(plain: PlainStack) -> Iterator[Stack]:
     yield stack
     empty(emulator.client("s3"), stack.deployment.bucket)
     plain.delete()
-    emulator.client("sqs").delete_queue(QueueUrl=queue)
+    with deleting():
+        emulator.client("sqs").delete_queue(QueueUrl=queue)
     empty(emulator.client("s3"), BUCKET)
-    emulator.client("s3").delete_bucket(Bucket=BUCKET)
+    with deleting():
+        emulator.client("s3").delete_bucket(Bucket=BUCKET)
 
 
 def test_given_a_release_when_its_files_are_hashed_then_each_is_in_the_list_of_sums(release: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.localstack.emulator_kit import until
+from tests.localstack.emulator_kit import deleting, until
 from tests.localstack.stack import MAX_STOPS_PER_HOUR, Job, Stack
 from tests.localstack.test_deployed_stack import FIRES_BY_MINUTE, RULE, fire_of
 from trainguard.timestamps import iso_time
@@ -69,7 +69,8 @@ def listening(stack: Stack) -> Iterator[list[dict[str, Any]]]:
         events.remove_targets(Rule="listens-to-all", Ids=["queue"])
         events.delete_rule(Name="listens-to-all")
         sns.unsubscribe(SubscriptionArn=subscribed)
-        sqs.delete_queue(QueueUrl=queue)
+        with deleting():
+            sqs.delete_queue(QueueUrl=queue)
 
 
 def test_given_a_grace_time_when_a_rule_fires_then_it_is_announced_and_stopped_when_it_is_over(stack: Stack) -> None:
