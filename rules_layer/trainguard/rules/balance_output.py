@@ -66,6 +66,15 @@ class Behind:
         """Percentage points by which it stays behind."""
         return float(self.gaps.means[self.gaps.busiest] - self.gaps.means[self.gaps.worst])
 
+    @property
+    def silenced(self) -> str:
+        """Why a gap above the threshold is no finding; empty for one below it, and for a finding."""
+        if self.gap < WIDE_GAP or self.gaps.apart.any():
+            return ""
+        if not self.gaps.steady[self.gaps.worst]:
+            return f", but by {show_number(WIDE_GAP / 2.0)} or more for less than two thirds of that time"
+        return ", which chance may explain"
+
 
 def sentence_of_gap(behind: Behind) -> str:
     """Say how busy both were over the window."""
@@ -73,7 +82,7 @@ def sentence_of_gap(behind: Behind) -> str:
     return (
         f"over {behind.gaps.minutes} min {behind.name} is at {show_percent(low)} on average, "
         f"{behind.busiest} at {show_percent(high)}: {show_percentage_points(behind.gap)} behind the busiest (threshold "
-        f"{show_number(WIDE_GAP)})"
+        f"{show_number(WIDE_GAP)}){behind.silenced}"
     )
 
 

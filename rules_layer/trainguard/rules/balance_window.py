@@ -162,6 +162,8 @@ class Gaps:
         Which have points enough.
     apart : bool[N]
         Which stay behind the busiest.
+    steady : bool[N]
+        Which are behind it in most blocks, by at least half of the gap that fires.
     busiest : int
         The busiest of those judged.
     since : float or None
@@ -184,6 +186,7 @@ class Gaps:
     means: FloatArray
     judged: BoolArray
     apart: BoolArray
+    steady: BoolArray
     busiest: int
     since: float | None
     reaches: bool
@@ -215,23 +218,23 @@ class Gaps:
         by_block = _over(sums, points)
         blocks = tuple(numbers), by_block, fine, variance
         if np.count_nonzero(judged) < 2:
-            return cls(total, means, judged, nobody, 0, None, False, minutes, *blocks)
+            return cls(total, means, judged, nobody, nobody, 0, None, False, minutes, *blocks)
         busiest = int(np.nanargmax(np.where(judged, means, -1.0)))
         errors = variance / np.maximum(total, 1.0)
         gaps = means[busiest] - means
         behind = np.nan_to_num(by_block[:, [busiest]] - by_block, nan=-1.0) >= WIDE_GAP / 2.0
-        steady = _over((behind * points).sum(axis=0), total) >= STEADY
+        steady: BoolArray = _over((behind * points).sum(axis=0), total) >= STEADY
         sure = gaps >= SURE * np.sqrt(errors + errors[busiest])
         apart: BoolArray = judged & (gaps >= WIDE_GAP) & steady & sure
         if not apart.any():
-            return cls(total, means, judged, nobody, busiest, None, False, minutes, *blocks)
+            return cls(total, means, judged, nobody, steady, busiest, None, False, minutes, *blocks)
         held = behind[:, apart].any(axis=1)
         broken = np.flatnonzero(~held)
         first = int(broken[-1]) + 1 if broken.size and broken[-1] + 1 < held.size else int(np.argmax(held))
         worst = int(np.argmin(np.where(apart, means, np.inf)))
         stretch = fine.stretch(worst, [busiest], WIDE_GAP / 2.0, variance)
         since = BLOCK_S * numbers[first] if stretch is None or stretch.begin is None else stretch.begin
-        return cls(total, means, judged, apart, busiest, since, first == 0, minutes, *blocks)
+        return cls(total, means, judged, apart, steady, busiest, since, first == 0, minutes, *blocks)
 
     def over_since(self, low: int, other: int | None = None) -> float | None:
         """Return when a side ceased to stay behind another, or all others together, epoch seconds; None if it does.

@@ -110,13 +110,13 @@ def sentence_of(worst: Increase, view: NodeView, window_s: float, threshold: flo
         return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} before"
     highest = show_percent((growth.highest_mean or 0) / TENTHS)
     newest = f"over the last window of {show_duration(window_s)} its floor is {floor}"
+    before = f"the highest mean of all windows but the last two, {highest}"
     if worst.kind == "jump":
         how = "grows from window to window" if worst.is_ramp else "jumped"
-        return f"{where} {how}: {newest}, {amount} above the highest mean of any window before, {highest}"
-    return (
-        f"{where} shows no increase: {newest}, the highest mean of a window so far {highest} ({allowed} percentage "
-        "points above it)"
-    )
+        return f"{where} {how}: {newest}, {amount} above {before}"
+    if worst.points > threshold:
+        return f"{where} shows no increase: {newest}, {amount} above {before}; the GPU's load explains most of that"
+    return f"{where} shows no increase: {newest} (threshold {show_number(threshold)} percentage points above {before})"
 
 
 def past_sentence(worst: Increase, node: str, window_s: float, threshold: float) -> str | None:

@@ -80,7 +80,7 @@ def test_given_a_jump_when_it_fires_then_reason_and_advice_have_its_numbers() ->
 
     assert result.last.reason == (
         "gpu0 on algo-1: memory activity jumped: over the last window of 10 s its floor is 62 %, 22 percentage points "
-        "(threshold 10) above the highest mean of any window before, 40 %."
+        "(threshold 10) above the highest mean of all windows but the last two, 40 %."
     )
     assert (result.last.measured, result.last.threshold, result.last.worst) == (22.0, 10.0, "gpu0")
     assert result.last.advice is not None
@@ -96,7 +96,7 @@ def test_given_a_steep_ramp_when_it_fires_then_it_is_told_as_growth_and_not_as_a
     assert result.last.plain_details["gpu0"]["kind"] == "jump"
     assert result.last.reason == (
         "gpu0 on algo-1: memory activity grows from window to window: over the last window of 180 s its floor is 68 %, "
-        "24 percentage points (threshold 10) above the highest mean of any window before, 44 %."
+        "24 percentage points (threshold 10) above the highest mean of all windows but the last two, 44 %."
     )
     assert result.last.advice is not None
     assert result.last.advice.startswith(
@@ -305,6 +305,18 @@ def test_given_activity_that_follows_the_load_when_the_load_rises_then_it_is_no_
     assert leaking.fired_at != []
 
 
+def test_given_a_jump_that_follows_the_load_when_told_then_the_load_is_the_reason() -> None:
+    activity = windows(20, 20, 20, 45)
+    for load, said in ((2.0 * activity, "; the GPU's load explains most of that."), (90.0, ".")):
+        result = play(activity, load=load).last
+
+        assert (result.status is Status.FIRED) is (said == ".")
+        assert result.reason.endswith(
+            "its floor is 45 %, 25 percentage points (threshold 10) above the highest mean of all windows but the last "
+            f"two, 20 %{said}"
+        )
+
+
 def test_given_a_cache_that_has_filled_when_the_activity_stays_there_then_it_is_over_and_not_extrapolated() -> None:
     filling = ramp(2.0, 20.0, 50.0)
     filled = play(np.concatenate([filling, noise(2.0, 50.0, 1.0)]), DEFAULTS)
@@ -329,7 +341,7 @@ def test_given_a_weaker_jump_after_a_strong_one_when_it_fires_then_the_strongest
     result = play(windows(20, 20, 20, 60, 60, 60, 72))
 
     assert result.last.measured == 40.0
-    assert "12 percentage points (threshold 10) above the highest mean of any window before, 60 %" in result.last.reason
+    assert "12 percentage points (threshold 10) above the highest mean of all windows but the last two, 60 %" in result.last.reason
     assert (
         "the strongest jump was of 40 percentage points, from 20 % to 60 % on gpu0, at 2023-11-14 22:14 UTC"
         in result.last.reason

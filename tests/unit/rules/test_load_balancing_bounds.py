@@ -142,6 +142,25 @@ def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_comp
     assert said.reason.startswith("over 40 min gpu1 of algo-1 is at 90 % on average, gpu0 at 90 %: 0 percentage points")
 
 
+@pytest.mark.parametrize(
+    ("loads", "end"),
+    [
+        (columns([90.0] * 40, [90.0] * 20 + [40.0] * 20),
+         "25 percentage points behind the busiest (threshold 20), but by 10 or more for less than two thirds of that "
+         "time."),
+        (columns([90.0] * 40, [90.0] * 20 + [51.0] * 20), "19.5 percentage points behind the busiest (threshold 20)."),
+        (columns([100.0, 100.0, 0.0, 100.0] * 5, [0.0, 100.0, 0.0, 100.0] * 5),
+         "25 percentage points behind the busiest (threshold 20), which chance may explain."),
+        (columns([90.0] * 30, [90.0] * 10 + [60.0] * 20), "20 percentage points behind the busiest (threshold 20)."),
+    ],
+    ids=["half the time", "below", "few points", "fires"],
+)  # fmt: skip
+def test_given_a_wide_gap_that_is_no_finding_when_told_then_it_says_why(loads: FloatArray, end: str) -> None:
+    said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
+    assert (said.status is Status.FIRED) is (len(loads) == 30)
+    assert said.reason.endswith(end)
+
+
 def test_given_a_window_that_nothing_was_noted_of_when_it_fires_then_the_share_is_left_to_the_engine() -> None:
     loads = columns([90.0] * 40, [40.0] * 40)
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)

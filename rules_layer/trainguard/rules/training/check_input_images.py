@@ -87,7 +87,7 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
         "parameters={'include_regex': '.*hybridsequential0_input_0'}); where the input is named otherwise, set "
         "regex to match."
     )
-    bound = "input tensors beyond the first 8 are not checked"
+    bound = ("tensor", "of inputs beyond the first 8")
 
     def check(
         self, state: CheckInputImagesState, step: StepView, parameters: CheckInputImagesParameters

@@ -83,7 +83,7 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
         "It checks labels and predictions saved at the same step: record both in full, with "
         "CollectionConfig(name='labels', parameters={'include_regex': '.*labels'}) and the same for predictions."
     )
-    bound = "samples of classes beyond the first 1,024 are not counted"
+    bound = ("sample", "of classes beyond the first 1,024")
 
     def check(self, state: ClassImbalanceState, step: StepView, parameters: ClassImbalanceParameters) -> Check | None:
         """Add the step's samples, and judge all so far once they are enough."""

@@ -104,7 +104,7 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the collections "
         "gradients (the reduction l2 is enough) and losses."
     )
-    bound = "norms beyond the first 512, or beyond names of 40,000 characters, are not checked"
+    bound = ("value", "of norms beyond the first 512, or beyond names of 40,000 characters")
 
     def check(
         self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters

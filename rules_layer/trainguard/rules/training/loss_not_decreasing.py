@@ -82,7 +82,7 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
         "It checks losses that are single numbers, at steps num_steps apart: record them with "
         "CollectionConfig(name='losses')."
     )
-    bound = "tensors beyond the first 32 of a mode are not checked"
+    bound = ("value", "of tensors beyond the first 32 of a mode")
 
     def watch(self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters) -> None:
         """Keep the losses of a step before the range, which checks within it look back on."""

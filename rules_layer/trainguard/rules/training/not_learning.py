@@ -153,7 +153,7 @@ class NotLearning(StepRule[NotLearningParameters, SeriesState]):
     parameters_type = NotLearningParameters
     state_type = SeriesState
     needs = "It checks losses that are single numbers: record them in the collection losses, scores in metrics."
-    bound = "values of further losses and scores are not used: two of each count, in each mode"
+    bound = ("value", "of losses and scores beyond two of each in each mode")
 
     def check(self, state: SeriesState, step: StepView, parameters: NotLearningParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""

@@ -90,7 +90,7 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
         "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
         "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
     )
-    bound = "metrics beyond the first 32 are not checked"
+    bound = ("value", "of metrics beyond the first 32")
 
     def watch(self, state: OverfitState, step: StepView, parameters: OverfitParameters) -> None:
         """Collect losses before the range too: only the verdict waits for it."""

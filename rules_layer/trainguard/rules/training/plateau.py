@@ -83,7 +83,7 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
     parameters_type = PlateauParameters
     state_type = PlateauState
     needs = "It checks losses of training: record them in the collection losses, scores in metrics."
-    bound = "values of further losses and scores are not used: two of each count, in each mode"
+    bound = ("value", "of losses and scores beyond two of each in each mode")
 
     def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""

@@ -64,7 +64,7 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
     parameters_type = StalledTrainingRuleParameters
     state_type = StalledTrainingRuleState
     needs = "It checks when steps are saved: record the losses, with CollectionConfig(name='losses')."
-    bound = "steps have no time of their own and were not checked"
+    bound = ("step", "saved without a time")
 
     def watch(self, state: StalledTrainingRuleState, step: StepView, parameters: StalledTrainingRuleParameters) -> None:
         """Note when a step out of range was saved."""

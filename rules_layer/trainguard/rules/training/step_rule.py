@@ -150,12 +150,12 @@ class StepRule(Rule[P], Generic[P, S]):
     """A rule over the complete steps of one run.
 
     ``needs`` says in words which tensors it checks and how to record them, for runs that hold none. ``bound`` says what
-    ``StepState.left_out`` counts and how many of them the rule takes in.
+    ``StepState.left_out`` counts, a singular noun, and which of them the rule leaves out.
     """
 
     state_type: type[S]
     needs: ClassVar[str]
-    bound: ClassVar[str] = ""
+    bound: ClassVar[tuple[str, str]] = ("value", "of further tensors")
 
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Return 0: the first step that is checked and does not fire ends an episode."""
@@ -227,7 +227,8 @@ class StepRule(Rule[P], Generic[P, S]):
             times = "Once" if state.unusable == 1 else f"{state.unusable:,} times"
             notes += f" {times} a tensor could not be checked, {_last(state.unusable)}because {state.unusable_why}."
         if state.left_out:
-            notes += f" {state.left_out:,} {self.bound}."
+            what, which = self.bound
+            notes += f" Left out: {counted(state.left_out, what)} {which}."
         return notes + _ignored(parameters)
 
     def _unchecked(self, state: S, view: RunView, parameters: P) -> RuleResult:

@@ -97,7 +97,7 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
     parameters_type = TrainingDivergedParameters
     state_type = TrainingDivergedState
     needs = "It checks losses that are single numbers: record them with CollectionConfig(name='losses')."
-    bound = "values of further losses and scores are not used: two of each count, in each mode"
+    bound = ("value", "of losses and scores beyond two of each in each mode")
 
     def check(
         self, state: TrainingDivergedState, step: StepView, parameters: TrainingDivergedParameters

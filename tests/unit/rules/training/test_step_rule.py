@@ -137,9 +137,9 @@ def test_given_nothing_that_was_checked_when_judged_then_why_and_what_to_do_are_
         ({"unusable": 2, "unusable_why": "it is y"},
          " 2 times a tensor could not be checked, the last time because it is y."),
         ({"unusable": 1_000, "unusable_why": "it is y", "left_out": 1},
-         (" 1,000 times a tensor could not be checked, the last time because it is y. 1 metrics beyond the first 32 "
-         "are not checked.")),
-        ({"left_out": 2_000}, " 2,000 metrics beyond the first 32 are not checked."),
+         (" 1,000 times a tensor could not be checked, the last time because it is y. Left out: 1 value of "
+         "metrics beyond the first 32.")),
+        ({"left_out": 2_000}, " Left out: 2,000 values of metrics beyond the first 32."),
     ],
 )  # fmt: skip
 def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
