@@ -1,66 +1,14 @@
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
-from tests.support.framework_traces import SECOND, START_US, event, read, step
-from tests.unit.rules.node_replay import node_minutes, series
+from tests.support.framework_traces import event, read, step
+from tests.unit.rules.loaders import DEFAULTS, RULE, START, fetches, folded, job, judge, seconds_of, setup
 from trainguard.records import Status
-from trainguard.rules.dataloader import Dataloader, DataloaderParameters
+from trainguard.rules.dataloader import DataloaderParameters
 from trainguard.rules.loader_series import MAX_COUNTS, MAX_PROCESSES, LoaderState
-from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
-from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import encode_state
-from trainguard.telemetry.framework import FrameworkEvents
-
-RULE = Dataloader()
-DEFAULTS = DataloaderParameters()
-START = START_US / SECOND
-CORES = 8
-
-
-def setup(workers: int | None, *, pinned: bool | None = None, pid: int = 905) -> dict[str, Any]:
-    return event("DataLoaderIterInitialize", "init", 0.0, 0.1, pid=pid, num_workers=workers, pin_memory=pinned)
-
-
-def fetches(second: float, loaders: Iterable[int], *, duration_s: float = 0.01) -> list[dict[str, Any]]:
-    """GetNext events within a second, each of another loader process."""
-    return [
-        event(
-            "DataLoaderIter", "DataLoaderIter::GetNext", second + 0.1, duration_s, pid=5000 + loader, worker_id=loader
-        )
-        for loader in loaders
-    ]
-
-
-def seconds_of(loaders: int, count: int = 11) -> list[dict[str, Any]]:
-    return [each for second in range(count) for each in fetches(second, range(loaders))]
-
-
-def folded(*objects: FrameworkEvents) -> LoaderState:
-    state = LoaderState()
-    for each in objects:
-        RULE.observe(state, each, DEFAULTS)
-    return state
-
-
-def job(states: Mapping[str, LoaderState], *, cores: int = CORES, **changes: Any) -> JobView:
-    fields = {
-        "started_at": START,
-        "system_through": START + 100.0,
-        "first_step_at": None,
-        "framework_expected": True,
-        "framework_seen": bool(states),
-        "closed": False,
-        "nodes": {node: NodeFacts(node, cores=cores, collected={RULE.name: state}) for node, state in states.items()},
-    }
-    return JobView(**{**fields, **changes})
-
-
-def judge(*objects: FrameworkEvents, parameters: DataloaderParameters = DEFAULTS, **changes: Any) -> RuleResult:
-    return RULE.judge(job({"algo-1": folded(*objects)}, **changes), parameters)
 
 
 @pytest.mark.parametrize(
@@ -320,29 +268,6 @@ def test_given_more_training_processes_than_there_is_room_for_when_stored_then_t
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 1_800.0
 
 
-def busy_at(level: float) -> NodeView:
-    (minute,) = node_minutes(series(np.full((120, 2), [level, 0.0]), interval_s=0.5), closed=False)
-    return minute.view
-
-
-@pytest.mark.parametrize(("level", "told"), [(70.0, True), (69.0, False)])
-def test_given_too_few_loaders_when_the_gpus_are_busy_all_the_same_then_the_advice_says_so(
-    level: float, told: bool
-) -> None:
-    collected = {RULE.name: folded(read(seconds_of(2)))}
-    nodes = {"algo-1": NodeFacts("algo-1", busy_at(level), cores=CORES, collected=collected)}
-
-    result = RULE.judge(job({}, framework_seen=True, nodes=nodes, closed=True), DEFAULTS)
-
-    assert result.status is Status.FIRED
-    advice = result.advice or ""
-    assert ("all the same" in advice) is told
-    if told:
-        assert advice.endswith(
-            "; the used GPUs of algo-1 are 70 % busy on average all the same, so expect little of it."
-        )
-
-
 @pytest.mark.parametrize(("cores", "said"), [(1, "for 1 core: 0 %"), (2, "for 2 cores: 0 %")])
 def test_given_a_number_of_cores_when_told_then_one_is_one_core(cores: int, said: str) -> None:
     assert said in judge(read([setup(0), *fetches_of_the_main_process(11)]), cores=cores).reason
@@ -355,48 +280,3 @@ def fetches_of_the_main_process(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("patience", "said"), [(1, "more than 1 second with"), (2, "more than 2 seconds with")])
 def test_given_a_patience_when_told_then_one_is_one_second(patience: int, said: str) -> None:
     assert said in judge(read(seconds_of(5, 1)), parameters=DataloaderParameters(patience=patience)).reason
-
-
-def own_fetches(wait_s: float, seconds: range) -> list[dict[str, Any]]:
-    """Fetches of a training process without workers: ``wait_s`` of each second."""
-    return [event("DataLoaderIter", "DataLoaderIter::GetNext", s, wait_s, pid=905) for s in seconds]
-
-
-def judge_waits(level: float, *objects: FrameworkEvents, elapsed_s: float = 100.0) -> RuleResult:
-    nodes = {"algo-1": NodeFacts("algo-1", busy_at(level), cores=CORES, collected={RULE.name: folded(*objects)})}
-    view = job({}, nodes=nodes, framework_seen=True, system_through=START + elapsed_s, closed=elapsed_s < 600.0)
-    return RULE.judge(view, DEFAULTS)
-
-
-def test_given_too_few_loaders_when_the_gpus_are_97_percent_busy_then_it_is_said_and_does_not_fire() -> None:
-    result = judge_waits(97.0, read(own_fetches(0.9, range(100))))
-
-    assert (result.status, result.advice, result.wasted_share) == (Status.OK, None, None)
-    assert result.reason == (
-        "algo-1 has 0 loader processes for 8 cores: 0 % (min_threshold 70 %). It costs little: the training processes "
-        "waited 90 % of the time for batches and the used GPUs left 3 % of the time undone, and it fires from 15 % of "
-        "the time on."
-    )
-
-
-@pytest.mark.parametrize(("wait_s", "status"), [(0.1, Status.OK), (0.2, Status.FIRED)])
-def test_given_low_gpus_when_batches_are_waited_for_then_only_a_good_part_of_the_time_fires(
-    wait_s: float, status: Status
-) -> None:
-    result = judge_waits(50.0, read(own_fetches(wait_s, range(100))))
-
-    assert result.status is status
-    assert result.wasted_share == (pytest.approx(0.2) if status is Status.FIRED else None)
-    assert result.gpus == (("gpu0",) if status is Status.FIRED else ())
-
-
-def test_given_waits_that_begin_late_in_a_long_job_when_judged_then_those_of_late_fire_and_say_since_when() -> None:
-    day = range(0, 72_000, 60)
-    healthy, late = own_fetches(0.01, day), own_fetches(0.5, range(72_000, 74_400))
-
-    before = judge_waits(50.0, read(healthy), elapsed_s=72_000.0)
-    after = judge_waits(50.0, read(healthy), read(late), elapsed_s=74_400.0)
-
-    assert (before.status, after.status) == (Status.OK, Status.FIRED)
-    assert after.onset is not None
-    assert abs(after.onset - START - 72_000.0) <= 1_200.0

@@ -341,7 +341,10 @@ def test_given_a_weaker_jump_after_a_strong_one_when_it_fires_then_the_strongest
     result = play(windows(20, 20, 20, 60, 60, 60, 72))
 
     assert result.last.measured == 40.0
-    assert "12 percentage points (threshold 10) above the highest mean of all windows but the last two, 60 %" in result.last.reason
+    assert (
+        "12 percentage points (threshold 10) above the highest mean of all windows but the last two, 60 %"
+        in result.last.reason
+    )
     assert (
         "the strongest jump was of 40 percentage points, from 20 % to 60 % on gpu0, at 2023-11-14 22:14 UTC"
         in result.last.reason

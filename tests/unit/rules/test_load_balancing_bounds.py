@@ -146,8 +146,8 @@ def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_comp
     ("loads", "end"),
     [
         (columns([90.0] * 40, [90.0] * 20 + [40.0] * 20),
-         "25 percentage points behind the busiest (threshold 20), but by 10 or more for less than two thirds of that "
-         "time."),
+         ("25 percentage points behind the busiest (threshold 20), but by 10 or more for less than two thirds of that "
+          "time.")),
         (columns([90.0] * 40, [90.0] * 20 + [51.0] * 20), "19.5 percentage points behind the busiest (threshold 20)."),
         (columns([100.0, 100.0, 0.0, 100.0] * 5, [0.0, 100.0, 0.0, 100.0] * 5),
          "25 percentage points behind the busiest (threshold 20), which chance may explain."),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read
-from tests.unit.rules.test_dataloader import (
+from tests.unit.rules.loaders import (
     DEFAULTS,
     RULE,
     START,

@@ -156,8 +156,9 @@ def test_given_a_window_of_20_points_when_16_have_samples_then_it_counts(sampled
 
 def test_given_a_gpu_that_never_had_activity_when_told_then_its_levels_are_0() -> None:
     said = play(np.zeros(100), SMALL, a_minute=20).last
-    assert "its floor is 0 % (threshold 10 percentage points above the highest mean of all windows but the last two, 0 %)" in (
-        said.reason
+    assert (
+        "its floor is 0 % (threshold 10 percentage points above the highest mean of all windows but the last two, 0 %)"
+        in (said.reason)
     )
 
 

@@ -8,8 +8,9 @@ from typer.testing import CliRunner, Result
 
 from tests.functional.cli.doctor.test_doctor_bucket import OURS, THEIRS, notify
 from tests.functional.cli.doctor.test_doctor_checks import account
-from tests.functional.cli.doctor_account import Account, Given
+from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import ACCOUNT, BUCKET, REGION
+from tests.functional.cli.healthy_answers import Given
 from trainguard.cli.commands.notifications.run import NotificationsRequest, notifications_command
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Where

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.functional.cli.doctor.test_doctor_checks import NOTIFICATIONS, account, examined, of_check
-from tests.functional.cli.doctor_account import KEY, Account, Given
+from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import BUCKET, REGION, arn_of
+from tests.functional.cli.healthy_answers import KEY, Given
 from trainguard.cli.doctor.check import Level
 from trainguard.cli.doctor.diagnosis import CHECKS
 

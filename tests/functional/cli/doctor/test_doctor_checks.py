@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.functional.cli import doctor_account
-from tests.functional.cli.doctor_account import MAPPING, NOW, Account, Given, RefusalError, execution
+from tests.functional.cli import doctor_account, healthy_answers
+from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import REGION, STACK, named, outputs
+from tests.functional.cli.healthy_answers import MAPPING, NOW, Given, RefusalError, execution
 from trainguard.cli.doctor import stack
 from trainguard.cli.doctor.check import CheckResult, Level
 from trainguard.cli.doctor.diagnosis import CHECKS, diagnose
@@ -267,7 +268,7 @@ def test_given_a_resource_that_was_never_made_when_examined_then_it_is_left_out(
             "ResourceType": "AWS::Lambda::Function",
             "ResourceStatus": "CREATE_FAILED",
         }
-        answer["StackResourceSummaries"].append(unmade | {"LastUpdatedTimestamp": doctor_account.at(NOW)})
+        answer["StackResourceSummaries"].append(unmade | {"LastUpdatedTimestamp": healthy_answers.at(NOW)})
 
     account.change(*RESOURCES, change)
     assert {finding.level for finding in of_check(examined(), "functions")} == {Level.OK}
@@ -344,7 +345,7 @@ def test_given_alarms_by_the_hundred_when_examined_then_all_are_asked_for(accoun
             ids = {
                 "LogicalResourceId": name,
                 "PhysicalResourceId": name,
-                "LastUpdatedTimestamp": doctor_account.at(NOW),
+                "LastUpdatedTimestamp": healthy_answers.at(NOW),
             }
             answer["StackResourceSummaries"].append(alarm | ids)
 

@@ -11,7 +11,7 @@ from botocore.client import BaseClient
 from moto import mock_aws
 from typer.testing import CliRunner
 
-from tests.functional.cli import doctor_account, doctor_stack
+from tests.functional.cli import doctor_account, doctor_stack, healthy_answers
 from tests.functional.cli.doctor_account import Account
 from tests.functional.offline import REGION, offline_clients
 from tests.functional.tables import JOBS, NODE_STATE, RULE_STATE
@@ -132,7 +132,7 @@ def test_given_the_policy_when_the_doctor_examines_a_stack_and_a_job_then_it_use
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = Account()
-    account.encrypt_bucket(doctor_account.KEY)
+    account.encrypt_bucket(healthy_answers.KEY)
     doctor_account.install(account)
     monkeypatch.setattr("trainguard.cli.services.deployment.Session", lambda **_: doctor_account.session())
     result = CliRunner().invoke(app, ["doctor", "--region", doctor_stack.REGION, "--job", JOB])

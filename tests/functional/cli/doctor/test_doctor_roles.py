@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.functional.cli import doctor_account
-from tests.functional.cli.doctor_account import KEY, NOW, Account, Given, always, encrypted
+from tests.functional.cli.doctor_account import Account
 from tests.functional.cli.doctor_stack import ACCOUNT, BUCKET, REGION, STACK
+from tests.functional.cli.healthy_answers import KEY, NOW, Given, always, encrypted
 from tests.infra.done_by_services import ROLES
 from tests.infra.test_keys import EXPECTED as KEYED
 from tests.infra.test_permissions import BUCKET as BUCKET_ARN

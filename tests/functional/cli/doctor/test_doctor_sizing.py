@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.cli import doctor_account
+from tests.functional.cli import healthy_answers
 from tests.functional.cli.doctor.test_doctor_checks import account, examined, of_check
 from tests.functional.cli.doctor_account import Account
 from trainguard.cli.doctor.check import CheckResult, Level
@@ -18,7 +18,7 @@ LARGEST = SIZES[-1]
 
 def running(account: Account, *nodes: int | None) -> None:
     items: list[Any] = [{} if each is None else {"InstanceCount": {"N": str(each)}} for each in nodes]
-    account.answers["dynamodb", "Scan"] = doctor_account.always(
+    account.answers["dynamodb", "Scan"] = healthy_answers.always(
         {"Items": items, "Count": len(items), "ScannedCount": len(items)}
     )
 

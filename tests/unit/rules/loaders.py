@@ -1,0 +1,71 @@
+"""Data loaders of a job, as traces show them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tests.support.framework_traces import SECOND, START_US, event
+from tests.unit.rules.node_replay import node_minutes, series
+from trainguard.rules.dataloader import Dataloader, DataloaderParameters
+from trainguard.rules.loader_series import LoaderState
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
+from trainguard.rules.rule_result import RuleResult
+from trainguard.telemetry.framework import FrameworkEvents
+
+RULE = Dataloader()
+DEFAULTS = DataloaderParameters()
+START = START_US / SECOND
+CORES = 8
+
+
+def setup(workers: int | None, *, pinned: bool | None = None, pid: int = 905) -> dict[str, Any]:
+    return event("DataLoaderIterInitialize", "init", 0.0, 0.1, pid=pid, num_workers=workers, pin_memory=pinned)
+
+
+def fetches(second: float, loaders: Iterable[int], *, duration_s: float = 0.01) -> list[dict[str, Any]]:
+    """GetNext events within a second, each of another loader process."""
+    return [
+        event(
+            "DataLoaderIter", "DataLoaderIter::GetNext", second + 0.1, duration_s, pid=5000 + loader, worker_id=loader
+        )
+        for loader in loaders
+    ]
+
+
+def seconds_of(loaders: int, count: int = 11) -> list[dict[str, Any]]:
+    return [each for second in range(count) for each in fetches(second, range(loaders))]
+
+
+def folded(*objects: FrameworkEvents) -> LoaderState:
+    state = LoaderState()
+    for each in objects:
+        RULE.observe(state, each, DEFAULTS)
+    return state
+
+
+def job(states: Mapping[str, LoaderState], *, cores: int = CORES, **changes: Any) -> JobView:
+    fields = {
+        "started_at": START,
+        "system_through": START + 100.0,
+        "first_step_at": None,
+        "framework_expected": True,
+        "framework_seen": bool(states),
+        "closed": False,
+        "nodes": {node: NodeFacts(node, cores=cores, collected={RULE.name: state}) for node, state in states.items()},
+    }
+    return JobView(**{**fields, **changes})
+
+
+def judge(*objects: FrameworkEvents, parameters: DataloaderParameters = DEFAULTS, **changes: Any) -> RuleResult:
+    return RULE.judge(job({"algo-1": folded(*objects)}, **changes), parameters)
+
+
+def busy_at(level: float) -> NodeView:
+    (minute,) = node_minutes(series(np.full((120, 2), [level, 0.0]), interval_s=0.5), closed=False)
+    return minute.view
+
+
+def own_fetches(wait_s: float, seconds: range) -> list[dict[str, Any]]:
+    """Fetches of a training process without workers: ``wait_s`` of each second."""
+    return [event("DataLoaderIter", "DataLoaderIter::GetNext", s, wait_s, pid=905) for s in seconds]
