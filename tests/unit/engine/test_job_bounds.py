@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.described_job import ARN, BUCKET, NAME, described_job
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.jobs import admission
 from trainguard.engine.jobs.admission import check_new_job, check_stream, left_out, recount
@@ -29,8 +30,6 @@ from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 
-NAME, BUCKET = "job", "profiles"
-ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/job"
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=2, created_at=1_000.0)
 OUTSIDE = replace(JOB, arn="unknown:job", created_at=None)
 ONE, OTHER, OWN = StreamKey(NAME, "algo-1", "system"), StreamKey(NAME, "host", "system"), StreamKey.own(NAME)
@@ -218,22 +217,13 @@ def test_given_a_label_when_a_replay_is_named_then_it_has_1_to_40_signs_and_says
 
 
 def said(**changed: Any) -> TrainingJobDescription:
-    whole = TrainingJobDescription(
-        job=NAME,
-        arn=ARN,
-        status=JobStatus.IN_PROGRESS,
-        secondary_status="Training",
-        instance_type="ml.p3.2xlarge",
-        instance_count=2,
-        created_at=1_000.0,
-        started_at=None,
-        ended_at=None,
-        profiling_interval_ms=None,
-        framework_profiling=False,
-        tags={},
-        profile_uri=f"s3://{BUCKET}",
-    )
-    return replace(whole, **changed)
+    facts = {
+        "secondary_status": "Training",
+        "instance_type": "ml.p3.2xlarge",
+        "instance_count": 2,
+        "created_at": 1_000.0,
+    }
+    return described_job(**{**facts, **changed})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.described_job import ARN, BUCKET, NAME, described_job
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.streams.job_streams import JobState, Watched
@@ -24,25 +25,10 @@ from trainguard.ports import JobLook, NodeTask, Timing, TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.state.codec import CODEC, encode_state
 
-NAME, BUCKET, NOW = "job", "profiles", 1_795_248_000.0
-ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/job"
+NOW = 1_795_248_000.0
 JOB = JobRecord(NAME, ARN, BUCKET, "", JobStatus.IN_PROGRESS, instance_count=1, urgent=False)
 SYSTEM, FRAMEWORK, TRACES = (StreamKey(NAME, "algo-1", stream) for stream in ("system", "framework", "kernels"))
-KNOWN = TrainingJobDescription(
-    job=NAME,
-    arn=ARN,
-    status=JobStatus.IN_PROGRESS,
-    secondary_status=None,
-    instance_type=None,
-    instance_count=1,
-    created_at=None,
-    started_at=None,
-    ended_at=None,
-    profiling_interval_ms=None,
-    framework_profiling=False,
-    tags={},
-    profile_uri=f"s3://{BUCKET}",
-)
+KNOWN = described_job()
 NOTHING = {"system": encode_state(SystemState()), "framework": encode_state(FrameworkState())} | {
     "kernels": encode_state(CaptureState())
 }

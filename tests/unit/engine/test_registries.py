@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.answers.recorded import plain_fields
+from tests.support.described_job import ARN, BUCKET, NAME, described_job
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.jobs.job_registry import JobRegistry, describe_record, job_of_place, start_notice
@@ -18,24 +19,17 @@ from trainguard.layout import ProfileRoot
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, NodeRecord, Status, StreamKey
 
-NAME, BUCKET, NOW = "job", "profiles", 1_795_248_000.0
-ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/job"
+NOW = 1_795_248_000.0
 ROOT, COPY = ProfileRoot("", NAME), ProfileRoot("copy/", NAME)
 EXPIRES = int(NOW) + 90 * 86_400
-KNOWN = TrainingJobDescription(
-    job=NAME,
-    arn=ARN,
-    status=JobStatus.IN_PROGRESS,
+KNOWN = described_job(
     secondary_status="Training",
     instance_type="ml.p3.2xlarge",
     instance_count=2,
     created_at=1_000.0,
     started_at=1_060.0,
-    ended_at=None,
     profiling_interval_ms=500,
-    framework_profiling=False,
     tags={"trainguard:stop-on-fire": "allowed", "team": "vision"},
-    profile_uri=f"s3://{BUCKET}",
     tuning_job="tune",
 )
 CLAIM = JobRecord(NAME, "unknown:job", BUCKET, "")
