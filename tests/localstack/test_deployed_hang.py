@@ -47,7 +47,6 @@ def test_given_a_job_that_hangs_when_its_profile_comes_then_the_rule_fires_and_t
         s3.put_object(Bucket=stack.deployment.bucket, Key=key, Body=file.read_bytes())
 
     row = job.await_row(RULE, StopDecision="stop", StopMade=True)
-    assert (job.stops(), job.status()) == ([None], "Stopped")
     assert "steps have stopped" in row["Reason"]
     assert "looked busy" in row["Reason"]
     stack.await_quiet()
@@ -56,3 +55,4 @@ def test_given_a_job_that_hangs_when_its_profile_comes_then_the_rule_fires_and_t
     assert alert["stop"]["made"] is True
     job.feed.stop()
     job.await_closed()
+    assert (job.stops(), job.status()) == ([None], "Stopped")
