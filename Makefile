@@ -63,10 +63,10 @@ format: install  ## Repair style and format where that is safe
 	$(VENV)/ruff format .
 
 unit: install  ## Run the unit tests, in less than a minute
-	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not tools and not verdicts"
+	$(PYTEST) tests/unit -q -n $(WORKERS) --dist loadscope -m "not thorough and not perf and not tools and not verdicts"
 
 test: lint  ## Run every test: unit, property, functional, infrastructure, documents, deployed stack
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not thorough and not perf and not tools and not verdicts"
+	$(PYTEST) -n $(WORKERS) --dist loadscope -m "not thorough and not perf and not tools and not verdicts"
 
 $(TORCH)/.installed: tests/torch/requirements.lock
 	"$(UV)" venv --quiet --clear --python $(VENV)/python $(TORCH)
@@ -74,7 +74,7 @@ $(TORCH)/.installed: tests/torch/requirements.lock
 	@touch $@
 
 test-torch: install $(TORCH)/.installed  ## Run the recorder's tests with torch, which lies in an environment of its own
-	PYTHONPATH=.:collector:rules_layer $(TORCH)/bin/python -m pytest tests/torch -n $(WORKERS) --dist loadgroup -m torch
+	PYTHONPATH=.:collector:rules_layer $(TORCH)/bin/python -m pytest tests/torch -n $(WORKERS) --dist loadscope -m torch
 
 $(TOOLS)/.installed: tests/tools/requirements.lock
 	"$(UV)" venv --quiet --clear --python $(VENV)/python $(TOOLS)

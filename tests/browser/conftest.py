@@ -1,4 +1,4 @@
-"""One browser a worker, pages without a network, and reports as files."""
+"""One browser a file, pages without a network, and reports as files."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -44,8 +44,9 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Run a browser for the tests of one file: Playwright's loop and greenlets do not stay in the worker after it."""
     found = find_browser()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
