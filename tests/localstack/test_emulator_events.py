@@ -103,8 +103,8 @@ def handler(event, context):
 """
     arn = make_function(emulator, "tick", source, Environment={"Variables": {"TICKS": url}})
     events = emulator.client("events")
-    make_rule(emulator, "tick", arn, ScheduleExpression="rate(1 minute)")
     started = time.monotonic()
+    make_rule(emulator, "tick", arn, ScheduleExpression="rate(1 minute)")
     ticks: list[str] = []
 
     def count() -> bool:

@@ -85,7 +85,7 @@ def handler(event, context):
     time.sleep(event)
     return "done"
 """
-    make_function(emulator, "slow", source, Timeout=1)
+    make_function(emulator, "slow", source, Timeout=5)
 
     result, error = invoke(emulator, "slow", 30)
 

@@ -75,7 +75,7 @@ def test_given_a_running_emulator_when_the_block_ends_then_no_process_is_left(tm
         assert invoke(emulator, "echo", {"n": 1}) == ({"n": 1}, None)
         assert len(_processes_of(tmp_path)) == 3
 
-    assert _processes_of(tmp_path) == []
+    until(lambda: not _processes_of(tmp_path), what="end of the emulator")
 
 
 def test_given_a_launcher_that_is_killed_when_it_is_gone_then_the_emulator_ends_too(tmp_path: Path) -> None:

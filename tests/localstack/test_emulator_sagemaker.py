@@ -114,14 +114,15 @@ def handler(event, context):
     emulator.client("sagemaker").stop_training_job(TrainingJobName="watched")
 
     events: list[dict[str, Any]] = []
+    statuses = {"Starting", "Training", "Stopping", "Stopped"}
 
     def all_arrived() -> bool:
         events.extend(json.loads(message["Body"]) for message in receive(emulator, url))
-        return len(events) >= 4
+        return {event["detail"]["SecondaryStatus"] for event in events} >= statuses
 
-    until(all_arrived, what="four changes")
+    until(all_arrived, what=f"changes to {statuses}")
     by_status = {event["detail"]["SecondaryStatus"]: event for event in events}
-    assert set(by_status) == {"Starting", "Training", "Stopping", "Stopped"}
+    assert set(by_status) == statuses
     stopped = by_status["Stopped"]
     assert stopped["resources"] == [job_arn]
     detail = stopped["detail"]

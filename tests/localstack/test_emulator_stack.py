@@ -144,6 +144,7 @@ def test_given_an_alarm_when_its_state_is_set_then_the_state_is_kept(emulator: E
         EvaluationPeriods=1,
         Threshold=1,
         ComparisonOperator="GreaterThanOrEqualToThreshold",
+        TreatMissingData="ignore",
     )
 
     cloudwatch.set_alarm_state(AlarmName="late-objects", StateValue="ALARM", StateReason="by hand")
