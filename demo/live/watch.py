@@ -13,7 +13,7 @@ from demo.live.stage import Deployment
 from trainguard.links import ReportLinks, report_links
 
 _DEAD_LETTER_QUEUES = ("DoorbellDeadLetterQueueUrl", "EventDeadLetterQueueUrl")
-_MACHINES = ("FireStateMachineArn", "ReportStateMachineArn")
+_MACHINES = ("FireStateMachineArn", "ReportStateMachineArn", "KernelsStateMachineArn")
 _COUNTED = tuple(f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed"))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from emulator.launch import Emulator
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 _GONE = {"StackStatus": "DELETE_COMPLETE"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.localstack.emulator_kit import until
-from tests.localstack.stack import Job, Stack
+from tests.localstack.stack import PATIENCE_S, Job, Stack
 from tests.localstack.test_deployed_stack import RULE, fire_of
 from trainguard.cli.main import app
 
@@ -38,7 +38,7 @@ def alerts(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Ask:
 def unsent(stack: Stack, name: str, *topics: str, allowed: bool = True, **fire: object) -> Job:
     """Return a job whose rule has fired while topics, named by their outputs, were gone."""
     job = Job(stack, "cpu_bottleneck", name, allowed=allowed)
-    until(job.item, what="the job's item")
+    until(job.item, timeout_s=PATIENCE_S, what="the job's item")
     with ExitStack() as gone:
         for topic in topics:
             gone.enter_context(stack.without_topic(topic))
@@ -59,7 +59,7 @@ def test_given_an_alert_that_was_not_sent_when_operators_send_it_then_it_goes_ou
     code, sent = alerts("send", job.name)
 
     assert (code, [each["state"] for each in sent["alerts"]]) == (0, ["sent"])
-    (alert,) = until(job.alerts, what="the alert")
+    (alert,) = until(job.alerts, timeout_s=PATIENCE_S, what="the alert")
     row = job.rows()[RULE]
     assert (alert["alert_id"], alert["late"], alert["stop"]["made"]) == ("fire-unsent", True, True)
     assert (row["AlertId"], row["Action"]) == ("fire-unsent", f"alert sent late. {alert['action']}")
@@ -89,7 +89,7 @@ def test_given_a_topic_that_is_still_gone_when_operators_send_then_it_says_so_an
 
     code, sent = alerts("send", job.name)
     assert (code, [(each["state"], each["attempts"]) for each in sent["alerts"]]) == (0, [("sent", 1)])
-    (alert,) = until(job.alerts, what="the alert")
+    (alert,) = until(job.alerts, timeout_s=PATIENCE_S, what="the alert")
     assert (alert["alert_id"], alert["stop"]["decision"], job.stops()) == ("fire-unsent-twice", "refused", [])
     assert job.rows()[RULE]["AlertId"] == "fire-unsent-twice"
 
@@ -99,7 +99,8 @@ def test_given_what_was_told_later_when_it_was_not_sent_then_operators_send_that
 ) -> None:
     job = unsent(stack, "unsent-later", "ChatTopicArn", kind="cleared", alertId="fire-unsent-later-cleared")
     assert alerts("send", job.name)[0] == 0
-    kinds = [(alert["kind"], alert["late"]) for alert in until(job.alerts, what="the alert")]
+    until(lambda: any(alert["late"] for alert in job.alerts()), timeout_s=PATIENCE_S, what="the late alert")
+    kinds = [(alert["kind"], alert["late"]) for alert in job.alerts()]
     assert set(kinds) <= {("cleared", False), ("cleared", True)}
     assert ("cleared", True) in kinds
     assert job.stops() == []

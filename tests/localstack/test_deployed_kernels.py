@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.localstack.emulator_kit import until
-from tests.localstack.stack import Job, Stack
+from tests.localstack.stack import PATIENCE_S, Job, Stack
 from tests.support.kernel_ranks import documents
 from trainguard.engine.messages.sqs_messages import encode_task
 from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
@@ -39,7 +39,7 @@ def send_capture(job: Job, ranks: int, late: int) -> list[str]:
 
 def settle(job: Job) -> None:
     """Ask for a look at the capture, as the tick does when a minute has passed without another trace."""
-    until(lambda: job.node(STREAM), timeout_s=180.0, what=f"the captures of {job.name}")
+    until(lambda: job.node(STREAM), timeout_s=PATIENCE_S, what=f"the captures of {job.name}")
     job.stack.await_quiet()
     job.stack.announce(encode_task(NodeTask(job.name, ALL_RANKS, KERNELS, "flush", time.time() + 1.0)))
 
@@ -60,7 +60,8 @@ def test_given_traces_of_a_late_rank_when_they_lie_below_the_job_then_its_row_fi
     send_capture(job, ranks, late)
     settle(job)
 
-    row = job.await_row(f"{LATE}#{ALL_RANKS}", timeout_s=300.0, Status="FIRED")
+    row = job.await_row(f"{LATE}#{ALL_RANKS}", Status="FIRED")
+    stack.await_quiet()
     assert f"rank {late}" in row["Reason"].lower()
     (execution,) = stack.executions(job.name, "KernelsStateMachineArn")
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")

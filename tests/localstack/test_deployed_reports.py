@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -47,6 +48,13 @@ def document(job: Job) -> dict[str, Any]:
     return found
 
 
+def days(job: Job) -> int:
+    """Return of how many days, by UTC, an ended job has a part: its report reads one item for each."""
+    client = job.stack.emulator.client("sagemaker")
+    ended: datetime = client.describe_training_job(TrainingJobName=job.name)["TrainingEndTime"]
+    return (ended.astimezone(UTC).date() - datetime.fromtimestamp(job.feed.start, UTC).date()).days + 1
+
+
 def test_given_a_job_that_ends_when_it_is_closed_then_a_page_with_time_lines_lies_beside_its_profile(
     ended: Job,
 ) -> None:
@@ -81,7 +89,7 @@ def test_given_a_report_on_request_when_it_goes_through_a_distributed_map_then_i
     (run,) = client.list_map_runs(executionArn=arn)["mapRuns"]
     counts = client.describe_map_run(mapRunArn=run["mapRunArn"])["itemCounts"]
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
-    assert (counts["total"], counts["succeeded"]) == (1, 1)
+    assert (counts["total"], counts["succeeded"]) == (days(ended), days(ended))
     assert document(ended) == before
     assert not [name for name in folder(ended) if name.startswith("parts/")]
 
@@ -92,9 +100,10 @@ def test_given_a_digest_that_always_fails_when_a_report_is_asked_for_then_it_is_
     with stack.function_replaced("digest_profile", "def handler(event, context):\n    raise MemoryError('too much')\n"):
         execution = stack.run_machine(stack.outputs["ReportStateMachineArn"], "without-digests", {"job": ended.name})
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
-    (sentence,) = document(ended)["timelines"]["left_out"]
-    assert sentence.startswith("algo-1 on ")
-    assert sentence.endswith(": the profile could not be read.")
+    sentences = document(ended)["timelines"]["left_out"]
+    assert len(sentences) == days(ended)
+    assert all(each.startswith("algo-1 on ") for each in sentences)
+    assert all(each.endswith(": the profile could not be read.") for each in sentences)
 
 
 def test_given_a_job_that_was_never_seen_when_a_report_is_asked_for_then_the_execution_fails_and_names_it(
@@ -106,7 +115,7 @@ def test_given_a_job_that_was_never_seen_when_a_report_is_asked_for_then_the_exe
     assert "job 'nobody' is not known" in execution.cause
 
 
-def test_given_a_job_that_trains_when_a_rule_fires_then_a_report_of_its_state_is_there_within_seconds(
+def test_given_a_job_that_trains_when_a_rule_fires_then_a_report_of_its_state_is_there_at_once(
     stack: Stack,
 ) -> None:
     job = Job(stack, "cpu_bottleneck", "reported-at-once")
@@ -116,9 +125,11 @@ def test_given_a_job_that_trains_when_a_rule_fires_then_a_report_of_its_state_is
     client = stack.emulator.client("stepfunctions")
     (fire,) = job.fires()
     arn = f"{stack.outputs['FireStateMachineArn'].replace(':stateMachine:', ':execution:')}:{fire.name}"
-    described = client.describe_execution(executionArn=arn)
+    pages = client.get_paginator("get_execution_history").paginate(executionArn=arn)
+    happened = {event["type"] for page in pages for event in page["events"]}
     report = document(job)
-    assert (described["stopDate"] - described["startDate"]).total_seconds() < 30
+    assert "ExecutionSucceeded" in happened
+    assert "WaitStateEntered" not in happened
     assert (report["scope"], report["final"], report["fired"]) == ("state", False, [RULE])
     assert row["ReportUri"] == f"s3://{stack.deployment.bucket}/{ProfileRoot('', job.name).report}report.html"
     assert job.reports() == []
