@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ROLE = "arn:aws:iam::000000000000:role/emulator-test"
-GONE = frozenset({"NoSuchBucket", "AWS.SimpleQueueService.NonExistentQueue"})
+GONE = frozenset({"NoSuchBucket", "AWS.SimpleQueueService.NonExistentQueue", "ParameterNotFound"})
 RUNTIME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 

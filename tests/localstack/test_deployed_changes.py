@@ -178,7 +178,8 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
     for bucket in fate.buckets:
         empty(emulator.client("s3"), bucket)
     destroy(emulator, assembly=assembly, home=home)
-    ssm.delete_parameter(Name=passing.outputs["StopSwitchOverrideParameter"])
+    with deleting():
+        ssm.delete_parameter(Name=passing.outputs["StopSwitchOverrideParameter"])
     with deleting():
         emulator.client("sqs").delete_queue(QueueUrl=passing.deployment.alert_queue)
     return Life(
