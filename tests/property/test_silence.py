@@ -178,9 +178,29 @@ def test_given_any_conditions_and_pauses_when_told_then_no_fire_is_made_up_and_n
     fires = [each for each in told if each[0] == "fire"]
     began = sum(node.stored[RULE].history.times_fired for node in nodes.values() if node.stored)
     assert bool(fires) == bool(began)
-    assert len(fires) <= began
     cleared = [episode for kind, episode, _ in told if kind == "cleared"]
     assert len(cleared) == len(set(cleared))
+    # Each fire is a beginning, or that of a node that comes back with its condition after people were told it is over.
+    assert len(fires) <= began + len(cleared)
+
+
+def test_given_a_node_that_comes_back_with_its_finding_when_people_were_told_it_is_over_then_it_fires_anew() -> None:
+    length = 60
+    pausing = Node([minute < 2 for minute in range(length)], [1 <= minute < 21 for minute in range(length)])
+    second = Node([15 <= minute < 17 for minute in range(length)], [False] * length)
+    told = Story({"algo-1": second, "algo-2": pausing}).run()
+    assert [each for each in told if each[0] == "fire"] == [
+        ("fire", 0, "algo-2"),
+        ("fire", 1, "algo-1"),
+        ("fire", 2, "algo-2"),
+    ]
+    assert [(kind, episode) for kind, episode, _ in told] == [
+        ("fire", 0),
+        ("fire", 1),
+        ("cleared", 1),
+        ("fire", 2),
+        ("cleared", 2),
+    ]
 
 
 def test_given_both_nodes_at_fault_when_one_pauses_then_the_other_holds_the_episode_and_its_return_tells_nothing() -> (
