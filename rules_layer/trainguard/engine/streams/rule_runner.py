@@ -144,7 +144,7 @@ class RuleRunner(Generic[R]):
                     fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, paid_s))
             if is_near(result, entry.history):
                 self.near.add(rule.name)
-            self.is_warming_up |= result.status is Status.WARMING_UP and result.patience is not None
+            self.is_warming_up |= result.status is Status.WARMING_UP and result.progress is not None
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 

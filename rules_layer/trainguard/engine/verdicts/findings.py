@@ -109,6 +109,8 @@ def finding_of(verdict: Verdict, account: Account, node: str | None = None) -> R
         advice=result.advice,
         cost=None if loss is None else str(loss),
         episodes=tuple(_priced(episode, priced) for episode in verdict.episodes),
+        kind=result.kind,
+        facts=result.facts,
     )
     return RankedFinding(
         finding=finding,
