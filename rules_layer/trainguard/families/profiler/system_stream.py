@@ -17,8 +17,8 @@ from trainguard.rules.extension import check_window
 from trainguard.rules.late_view import LateView
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
+from trainguard.state.gpu_time import GpuTime
 from trainguard.state.sample_window import SampleWindow, SampleWindowState
-from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.assemble import (
     OpenSnapshot,
     assemble,
@@ -42,8 +42,8 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
-    GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is how
-    busy the GPUs were when. ``near`` says that a rule is near a change, so that the next minute is not to wait.
+    GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is what
+    the GPUs did when. ``near`` says that a rule is near a change, so that the next minute is not to wait.
     ``mig_names`` are the instances of partitioned GPUs.
     """
 
@@ -56,7 +56,7 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
-    use: UseByTime = msgspec.field(default_factory=UseByTime)
+    use: GpuTime = msgspec.field(default_factory=GpuTime)
     gpu_interval_s: float | None = None
     near: bool = False
     mig_names: list[str] = msgspec.field(default_factory=list)
@@ -123,10 +123,11 @@ class SystemStream:
         if closed:
             self._kept.settle()
         if len(snapshots):
-            self.state.use.add(snapshots.times, snapshots.gpu_utilization)
+            self._note_time(snapshots)
             self.state.watermark_s = max(float(snapshots.times[-1]), self.state.watermark_s or 0.0)
         if self.state.watermark_s is None:
             return []
+        self.state.use.add_activity(devices)
         view = self.view(closed=closed)
         minute = NodeMinute(
             snapshots=snapshots,
@@ -147,6 +148,11 @@ class SystemStream:
         self._kept.trim()
         self.state.near = bool(self._rules.near) or _is_starting(view, is_warming_up=self._rules.is_warming_up)
         return fires
+
+    def _note_time(self, snapshots: Snapshots) -> None:
+        kept = self.state.kept
+        since = self._kept.working_since if kept.first_active_at is None else kept.first_active_at
+        self.state.use.add(snapshots.times, snapshots.gpu_utilization, interval_s=self.interval_s, working_since=since)
 
     def finish(self) -> list[Fire]:
         """Complete the snapshot that is open, and judge as a stream that has ended."""

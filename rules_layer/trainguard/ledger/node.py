@@ -1,0 +1,78 @@
+"""The ledger of one node: its paid time in cells, and the GPU-seconds of each bucket in each cell."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainguard.ledger.bucket import ROWS, Bucket
+from trainguard.ledger.spans import Span, shares_in
+from trainguard.telemetry.snapshots import FloatArray
+
+_KEPT = {
+    Bucket.HANG: (Bucket.NO_SAMPLES, Bucket.RESTART),
+    Bucket.BROKEN: (Bucket.NO_SAMPLES, Bucket.RESTART, Bucket.HANG),
+}
+"""What a mark does not take: what comes before it in the order of the buckets."""
+
+
+@dataclass
+class NodeLedger:
+    """What the GPUs of one node were paid for, C cells of time in order.
+
+    Attributes
+    ----------
+    node : str
+    gpus : int
+        How many GPUs are paid for.
+    edges : float64[C + 1]
+        The beginning of each cell, and the end of the last one, epoch seconds.
+    amounts : float64[B, C]
+        GPU-seconds by bucket, in the order of `Bucket`.
+    gpu_lost_s : mapping
+        Seconds in which a GPU did not work, by its name, over the whole job.
+    sm_gpu_seconds : float or None
+        SM activity integrated over the sampled time: what the busy time was worth. None where it was not collected.
+    estimated : set of Bucket
+        Buckets that are divided by a kernel trace of a few steps, or by even pace.
+    """
+
+    node: str
+    gpus: int
+    edges: FloatArray
+    amounts: FloatArray
+    gpu_lost_s: Mapping[str, float] = field(default_factory=dict)
+    sm_gpu_seconds: float | None = None
+    estimated: set[Bucket] = field(default_factory=set)
+
+    @property
+    def paid_gpu_seconds(self) -> float:
+        """GPU-seconds that were paid for, all buckets together."""
+        return float(self.amounts.sum())
+
+    def of(self, bucket: Bucket) -> FloatArray:
+        """Return the GPU-seconds of a bucket in each cell, float64[C]; a view."""
+        row: FloatArray = self.amounts[ROWS[bucket]]
+        return row
+
+    def totals(self) -> FloatArray:
+        """Return the GPU-seconds of each bucket, float64[B]."""
+        total: FloatArray = self.amounts.sum(axis=1)
+        return total
+
+    def mark(self, bucket: Bucket, spans: Iterable[Span]) -> None:
+        """Move all that lies in ``spans`` to HANG or BROKEN, but what stands before that in the order of the buckets.
+
+        Of a cell that lies in them in part, as large a part of each bucket moves.
+        """
+        share = shares_in(self.edges, spans)
+        moved = self.amounts * share
+        for kept in (*_KEPT[bucket], bucket):
+            moved[ROWS[kept]] = 0.0
+        self.amounts -= moved
+        self.amounts[ROWS[bucket]] += moved.sum(axis=0)
+
+
+def empty_amounts(cells: int) -> FloatArray:
+    """Return amounts of no time, float64[B, cells]."""
+    return np.zeros((len(Bucket), cells))
