@@ -18,8 +18,8 @@ from trainguard.rules.units import show_percent
 def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
     if set(verdicts) == {JOB_NODE}:
-        whole, merged = verdicts[JOB_NODE], merged_episodes(verdicts, nodes_of_job)
-        reach = Reach(nodes_of_job, nodes_of_job, _wasted_nodes(verdicts, nodes_of_job))
+        whole, merged = verdicts[JOB_NODE], merged_episodes(verdicts)
+        reach = Reach(nodes_of_job, nodes_of_job)
         return replace(whole, reach=reach, merged=merged.episodes, merged_earlier=merged.earlier)
     worst_first = sorted(sorted(verdicts), key=lambda name: _badness(verdicts[name]), reverse=True)
     node = worst_first[0]
@@ -40,8 +40,8 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         affected_share=worst.affected_share,
         details={name: verdicts[name].result.details for name in sorted(verdicts)},
     )
-    reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
-    merged = merged_episodes(verdicts, len(nodes))
+    reach = Reach(_affected(verdicts, len(nodes)), len(nodes))
+    merged = merged_episodes(verdicts)
     return Verdict(
         rule,
         result,
@@ -60,19 +60,6 @@ def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
     firing = [name for name, each in verdicts.items() if each.history.is_open]
     firing = firing or [name for name, each in verdicts.items() if each.history.times_fired]
     return nodes if JOB_NODE in firing else len(firing)
-
-
-def _wasted_nodes(verdicts: Mapping[str, Verdict], nodes: int) -> float | None:
-    """Sum what the finding wasted on the nodes that it fired on; what it wasted of the whole job where that is more."""
-    said = {
-        name: each.result.wasted_share
-        for name, each in verdicts.items()
-        if each.history.times_fired and each.result.wasted_share is not None
-    }
-    if not said:
-        return None
-    whole = said.pop(JOB_NODE, 0.0) * nodes
-    return max(sum(said.values()), whole)
 
 
 def _pooled(verdicts: Mapping[str, Verdict]) -> str:
