@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from trainguard.state.use_by_time import UseByTime
 
 from tests.answers.recorded import compare, rounded
 from tests.support.node_snapshots import node_snapshots
@@ -14,7 +15,6 @@ from trainguard.state.codec import CODEC, decode_state, encode_state
 from trainguard.state.histogram import DurationHistogram, LogHistogram
 from trainguard.state.sample_window import SampleWindow, SampleWindowState
 from trainguard.state.usage_counts import PercentCounts, TrafficCounts
-from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
 FOLDER = Path(__file__).with_name("state")

@@ -45,6 +45,14 @@ class Ledger:
         paid = self.paid_gpu_seconds
         return self.gpu_seconds(Bucket.COMPUTE) / paid if paid > 0.0 else None
 
+    def low_share(self) -> float:
+        """Return the share, 0 to 1, of the paid time that is lost where a node's GPUs do less than half they could.
+
+        Start-up, tail and times that are known to be ruined, without instances or without samples are no part of it.
+        """
+        paid = self.paid_gpu_seconds
+        return sum(node.low_gpu_seconds() for node in self.nodes) / paid if paid > 0.0 else 0.0
+
     def gpu_seconds(self, bucket: Bucket) -> float:
         """Return the GPU-seconds of a bucket on all nodes."""
         return sum(float(node.of(bucket).sum()) for node in self.nodes)

@@ -9,6 +9,18 @@ from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.spans import Span, shares_in
 from trainguard.telemetry.snapshots import FloatArray
 
+LOW_USE = 0.5
+"""Time in which the GPUs do less than this part of what they could needs a reason."""
+
+_NO_WORK = (
+    Bucket.NO_SAMPLES,
+    Bucket.RESTART,
+    Bucket.HANG,
+    Bucket.BROKEN,
+    Bucket.START_UP,
+    Bucket.TAIL,
+)
+
 _KEPT = {
     Bucket.HANG: (Bucket.NO_SAMPLES, Bucket.RESTART),
     Bucket.BROKEN: (Bucket.NO_SAMPLES, Bucket.RESTART, Bucket.HANG),
@@ -59,6 +71,12 @@ class NodeLedger:
         """Return the GPU-seconds of each bucket, float64[B]."""
         total: FloatArray = self.amounts.sum(axis=1)
         return total
+
+    def low_gpu_seconds(self) -> float:
+        """Return the GPU-seconds lost in cells of work in which the GPUs do less than half of what they could."""
+        work = self.amounts.sum(axis=0) - sum(self.of(bucket) for bucket in _NO_WORK)
+        lost = work - self.of(Bucket.COMPUTE)
+        return float(lost[lost > LOW_USE * work].sum())
 
     def mark(self, bucket: Bucket, spans: Iterable[Span]) -> None:
         """Move all that lies in ``spans`` to HANG or BROKEN, but what stands before that in the order of the buckets.

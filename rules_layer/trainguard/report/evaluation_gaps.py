@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from trainguard.engine.verdicts.verdict import JUDGED, shown_status
 from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import listed
 from trainguard.report.profiler_coverage import BAD_OBJECTS, lacking_nodes, stale_nodes, stopped_nodes
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 
 PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 

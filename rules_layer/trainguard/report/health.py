@@ -23,11 +23,10 @@ from trainguard.report.document import Level
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import gpu_use, left_out, share_between_steps
-from trainguard.report.phrasing import listed, show_money
 from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import counted, show_percent
+from trainguard.rules.units import counted, listed, show_money, show_percent
 
 NAMED_EPISODES = 3
 LEARNING = "training/NotLearning"

@@ -11,7 +11,7 @@ from trainguard.finding import clock_times
 from trainguard.pricing.cost import Bill
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.facts import LOW_USE
-from trainguard.report.phrasing import listed, show_money, show_share
+from trainguard.rules.units import listed, show_money, show_share
 from trainguard.timestamps import iso_time
 
 SIZEABLE_SHARE = 0.15

@@ -9,11 +9,10 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged, unjudged
 from trainguard.report.facts import low_use, share_between_steps
 from trainguard.report.health import health_of
-from trainguard.report.phrasing import clause, listed
 from trainguard.report.unexplained import unexplained
 from trainguard.report.waste import cost_sentence
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.rules.units import show_percent
+from trainguard.rules.units import clause, listed, show_percent
 
 _BETWEEN_STEPS = (
     "Look between the steps first: load batches ahead of time, with more data loader workers and prefetching, and log "

@@ -8,11 +8,10 @@ from trainguard.report.causes import Charge
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.evaluation_gaps import Judged
 from trainguard.report.facts import low_use
-from trainguard.report.phrasing import listed, show_money, show_share
 from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
 from trainguard.rules.spec import Loss
-from trainguard.rules.units import show_percent
+from trainguard.rules.units import listed, show_money, show_percent, show_share
 
 DAY_H = 24.0
 NEXT_TIME = "a repeat of this job as it is wastes as much again"

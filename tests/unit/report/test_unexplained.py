@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from trainguard.state.use_by_time import UseByTime
 
 from tests.support.judged_jobs import HOUR_S, START, Node, ended, judged_job
 from tests.support.verdicts import over, quiet
@@ -14,7 +15,6 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.unexplained import unexplained
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.state.use_by_time import UseByTime
 from trainguard.timestamps import iso_time
 
 FINE = tuple(quiet(rule) for rule in RULE_NAMES)

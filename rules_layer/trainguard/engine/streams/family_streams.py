@@ -35,6 +35,25 @@ class JobRules:
     watermark_s: Mapping[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a job is looked at.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether every stream of the job has ended, other families' too.
+    now : float or None
+        The time of the look, epoch seconds; None of one that has no clock, such as a report.
+    ledger : function
+        Returns the job's ledger; asked for when something fires.
+    """
+
+    closed: bool
+    now: float | None = None
+    ledger: Callable[[], Ledger | None] = lambda: None
+
+
 @dataclass(frozen=True)
 class FamilyStreams(ABC):
     """One family's streams of a job by key, and their items; empty before the family's first object."""
@@ -43,14 +62,8 @@ class FamilyStreams(ABC):
     streams: Mapping[StreamKey, Stream]
 
     @abstractmethod
-    def judge(
-        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
-    ) -> FamilyVerdicts:
-        """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``.
-
-        ``closed`` says that every stream of the job has ended, other families' too. ``now`` is the time of the look at
-        the job, epoch seconds; None of one that has no clock, such as a report.
-        """
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+        """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``."""
 
     def doubted(self, now: float) -> frozenset[StreamKey]:
         """Return the streams about whose silence S3 is to be asked at ``now``, epoch seconds, though nothing waits."""

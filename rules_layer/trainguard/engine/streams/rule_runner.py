@@ -13,8 +13,8 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.last_finding import LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.nearness import is_near
 from trainguard.engine.verdicts.losses import loss_of, score_of_verdict
+from trainguard.engine.verdicts.nearness import is_near
 from trainguard.engine.verdicts.severity import severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError

@@ -192,9 +192,7 @@ def _priced(
     )
 
 
-def rank_findings(
-    verdicts: Sequence[Verdict], account: Account, ledger: Ledger | None = None
-) -> list[RankedFinding]:
+def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger | None = None) -> list[RankedFinding]:
     """Return the findings of a job's verdicts, the gravest first, causes before their symptoms.
 
     While the job runs, what is over counts a quarter for its place: nothing can be changed about it any more. Once it

@@ -45,7 +45,8 @@ class Verdict:
     the verdict of one node alone. ``liveness`` is how the episode stands among the job's nodes, ``watermark_s`` the
     event time up to which the job's verdict is known, epoch seconds. ``merged`` are a job's episodes, None in
     the verdict of one node alone; ``merged_earlier`` counts those before them. ``ended`` says that
-    the stream or the job has ended. ``worst_first`` are the names in a job's details, in this order.
+    the stream or the job has ended. ``worst_first`` are the names in a job's details, in this order; on
+    ``waiting_nodes`` the rule has no verdict yet.
     """
 
     rule: str
@@ -59,6 +60,7 @@ class Verdict:
     merged_earlier: int = 0
     ended: bool = False
     worst_first: tuple[str, ...] = ()
+    waiting_nodes: tuple[str, ...] = ()
 
     @property
     def episodes(self) -> tuple[Episode, ...]:

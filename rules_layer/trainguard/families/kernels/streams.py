@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
 from trainguard.engine.verdicts.combine import combine
 from trainguard.families.kernels.stream import CaptureStream
 from trainguard.records import JobRecord
@@ -19,9 +19,7 @@ class CaptureStreams(FamilyStreams):
         """The stream; None before the first trace."""
         return next((each for each in self.streams.values() if isinstance(each, CaptureStream)), None)
 
-    def judge(
-        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
-    ) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         """Return the verdict of each rule; none of a job without traces."""
-        del job, plan, own, closed, now
+        del job, plan, own, look
         return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])

@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.late_streams import LateStreams
 from trainguard.engine.streams.rule_runner import RuleRunner
@@ -98,15 +98,12 @@ class ProfilerStreams(FamilyStreams):
         """Seconds in which the job had no instances."""
         return sum(end - start for start, end in self.interruptions)
 
-    def judge(
-        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
-    ) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""
-        del now
         correlation = Correlation(plan)
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
         correlation.add_to(by_node)
-        view, failed = self.job_view(job, plan, closed=closed)
+        view, failed = self.job_view(job, plan, closed=look.closed)
         runner = RuleRunner(job_rules(plan), own.stored_rules, plan)
 
         def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> RuleResult:
@@ -115,7 +112,7 @@ class ProfilerStreams(FamilyStreams):
             return rule.judge(shown(rule, view), parameters)
 
         fires = runner.run(
-            None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s, paid_from=view.started_at
+            None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s, ledger=look.ledger
         )
         of_job = {each.rule: self._settled(each, plan) for each in runner.verdicts(judge, interval_s=plan.interval_s)}
         verdicts = []

@@ -6,10 +6,9 @@ from trainguard.kernels.captures.places import DOCUMENT, PAGE
 from trainguard.kernels.captures.verdict import CaptureVerdict
 from trainguard.report.captures.document import KernelReport
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import listed
 from trainguard.rules.kernels.capture_rule import unjudged
 from trainguard.rules.kernels.registry import SPECS
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 from trainguard.timestamps import iso_time
 
 _NAMED = 3

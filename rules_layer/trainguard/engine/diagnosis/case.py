@@ -1,0 +1,47 @@
+"""A job as it was judged: all that its diagnosis is made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.job_streams import JobStreams
+from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account
+from trainguard.records import JobRecord
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job, its streams, what the rules say of them, and where the paid time went.
+
+    ``verdicts`` are those of the whole job; ``account`` and ``ledger`` are of all nodes.
+    """
+
+    job: JobRecord
+    plan: RulePlan
+    streams: JobStreams
+    verdicts: Sequence[Verdict]
+    account: Account
+    ledger: Ledger
+
+    @cached_property
+    def findings(self) -> Sequence[RankedFinding]:
+        """What was found, the gravest first; marks in the ledger the time in which the job hung or was broken."""
+        return tuple(rank_findings(self.verdicts, self.account, self.ledger))
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has ended and all of it was judged."""
+        return self.job.closing and self.streams.closed
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job runs no more."""
+        return self.final or self.job.status.is_final
+
+    def verdict_of(self, rule: str) -> Verdict | None:
+        """Return the job's verdict of a rule."""
+        return next((verdict for verdict in self.verdicts if verdict.rule == rule), None)
