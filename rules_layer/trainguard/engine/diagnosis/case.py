@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
+from trainguard.engine.jobs.job_ledger import account_of, ledger_of
+from trainguard.engine.jobs.job_verdicts import job_verdicts
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.family_streams import Look
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord
@@ -45,3 +48,15 @@ class Case:
     def verdict_of(self, rule: str) -> Verdict | None:
         """Return the job's verdict of a rule."""
         return next((verdict for verdict in self.verdicts if verdict.rule == rule), None)
+
+
+def case_of(
+    job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None
+) -> tuple[Case, list[Fire]]:
+    """Judge a job; return what it is diagnosed from, and the fires of rules over the whole job that began.
+
+    Moves the episodes in ``streams.state``. ``now`` is the time of the look, epoch seconds; None without a clock.
+    """
+    ledger = cache(lambda: ledger_of(job, plan, streams))
+    verdicts, fires = job_verdicts(job, plan, streams, look=Look(streams.closed, now, ledger))
+    return Case(job, plan, streams, tuple(verdicts), account_of(job, plan, streams), ledger()), fires

@@ -1,5 +1,6 @@
 """The diagnosis of a job: one function of its findings, its ledger and what was recorded."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,7 +84,7 @@ def diagnose(case: Case) -> Diagnosis:
     )
 
 
-def _root(finding: RankedFinding, findings: tuple[RankedFinding, ...] | list[RankedFinding]) -> RankedFinding:
+def _root(finding: RankedFinding, findings: Sequence[RankedFinding]) -> RankedFinding:
     by_rule = {each.rule: each for each in findings}
     while finding.explained_by is not None and finding.explained_by in by_rule:
         finding = by_rule[finding.explained_by]

@@ -7,7 +7,7 @@ find where the ledger has lost none, and what needs a longer job than this one d
 from dataclasses import dataclass
 
 from trainguard.engine.diagnosis.case import Case
-from trainguard.engine.diagnosis.gaps import Gap
+from trainguard.engine.streams.gaps import Gap
 from trainguard.engine.verdicts.verdict import shown_status
 from trainguard.ledger.bucket import Bucket
 from trainguard.records import FIRST_FAMILY, Status

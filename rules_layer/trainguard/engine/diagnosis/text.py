@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from trainguard.engine.diagnosis.case import Case
 from trainguard.engine.diagnosis.diagnosis import Diagnosis
-from trainguard.engine.diagnosis.gaps import Gap, GapKind
 from trainguard.engine.diagnosis.judged import Judged
+from trainguard.engine.streams.gaps import Gap, GapKind
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.finding import clock_times
 from trainguard.ledger.bucket import Bucket
@@ -262,28 +262,16 @@ def _spent(bill: Bill | Unpriced, case: Case) -> str:
     return f"{show_money(bill.spent, bill.currency)} {'was' if case.ended else 'has been'} {_paid(case)}"
 
 
-def counted_rules(case: Case) -> str:
-    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (<rule>).``."""
-    judged = _tally(case)
-    rules = counted(len(case.verdicts), "rule")
-    return f"{rules}: {', '.join(judged)}."
-
-
-def _tally(case: Case) -> list[str]:
-    from trainguard.engine.diagnosis.judged import judged_of
-
-    judged = judged_of(case)
-    informing = sum(spec_of(each.rule).informs_only for each in case.verdicts)
+def counted_rules(case: Case, judged: Judged) -> str:
+    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (StepOutlier).``."""
     parts = [f"{len(judged.judged)} judged"]
     for rules, word in (
         (judged.pending, "without a verdict"),
         (judged.not_applicable, "not applicable"),
         (judged.disabled, "disabled"),
     ):
-        if rules:
-            parts.append(f"{len(rules)} {word}")
-    if informing:
-        parts.append(f"{informing} that inform only")
-    if judged.failed:
-        parts.append(f"{len(judged.failed)} in error ({listed(judged.failed)})")
-    return parts
+        parts += [f"{len(rules)} {word}"] if rules else []
+    informing = sum(spec_of(each.rule).informs_only for each in case.verdicts)
+    parts += [f"{informing} inform only"] if informing else []
+    parts += [f"{len(judged.failed)} in error ({listed(judged.failed)})"] if judged.failed else []
+    return f"{counted(len(case.verdicts), 'rule')}: {', '.join(parts)}."

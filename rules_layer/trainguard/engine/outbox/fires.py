@@ -28,6 +28,7 @@ from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
 from trainguard.finding import Finding, flat
 from trainguard.job_limits import LAST_EPISODE
+from trainguard.ledger.job import Ledger
 from trainguard.links import report_links
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.ports import Executions, Journal
@@ -95,7 +96,13 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     verdict = Verdict(fire.rule, result, history, reach=Reach(nodes, nodes), merged=fire.episodes)
     episodes = merged_episodes({record.key.node: verdict}).episodes
     node = None if record.key.node == JOB_NODE else record.key.node
-    return finding_of(replace(verdict, merged=episodes), account, node, ledger=fire.ledger).finding
+    return finding_of(replace(verdict, merged=episodes), account, node, ledger=_priced(fire.ledger, account)).finding
+
+
+def _priced(ledger: Ledger | None, account: Account) -> Ledger | None:
+    """Return a node's ledger with the price of its instance: its stream does not know it."""
+    hourly = None if account.instance_type is None else account.table.hourly(account.instance_type)
+    return None if ledger is None else replace(ledger, hourly=hourly)
 
 
 def drain(

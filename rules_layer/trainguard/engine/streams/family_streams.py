@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.gaps import Gap
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.liveness import with_liveness
 from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.shares import StepShares
+from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 UnitVerdicts = dict[str, dict[str, Verdict]]
@@ -89,6 +93,24 @@ class FamilyStreams(ABC):
     def unpaid_s(self) -> float:
         """For how many seconds the job had no instances, as far as the family can tell."""
         return 0.0
+
+    @property
+    def step_shares(self) -> StepShares | None:
+        """What a kernel trace says of the job's steps; None from a family that reads none."""
+        return None
+
+    def gaps(self, job: JobRecord) -> Sequence[Gap]:
+        """Return what of the job nobody saw, in which a fault could hide."""
+        del job
+        return ()
+
+    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+        """Return where the paid time of the job went; None from a family that does not know.
+
+        ``ended`` says that every stream of the job has ended, ``shares`` what a kernel trace says of its steps.
+        """
+        del account, ended, shares
+        return None
 
     @cached_property
     def watermarks(self) -> Mapping[str, float]:

@@ -42,9 +42,9 @@ class Liveness(Enum):
 class StoredEpisode(msgspec.Struct, array_like=True):
     """One episode as it is stored; times are event time in epoch seconds.
 
-    ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``ended_at`` is when the rule says that it was over, although its finding stands.
-    ``idle_node`` is as in the newest result; of the newest episode and of the longest, ``kind`` and ``facts``
-    are kept, of a rule that gives none its ``reason`` and ``advice``.
+    ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``ended_at`` is when the rule
+    says that it was over, although its finding stands. ``idle_node`` is as in the newest result; of the newest episode
+    and of the longest, ``kind`` and ``facts`` are kept, of a rule that gives none its ``reason`` and ``advice``.
     """
 
     start: float

@@ -12,6 +12,7 @@ from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.families.profiler.interruptions import with_steps
 from trainguard.families.profiler.kinds import framework_rules, joined_rules
+from trainguard.pricing.cost import Account
 from trainguard.records import Status
 from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
@@ -76,6 +77,10 @@ class FrameworkStream:
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
         self.store()
         return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: the stream holds no samples of GPUs."""
+        del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""

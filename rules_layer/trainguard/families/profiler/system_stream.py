@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -12,7 +13,10 @@ from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleLoadError
+from trainguard.families.profiler.job_ledger import PaidNodes, job_ledger
 from trainguard.families.profiler.kinds import compared_rules, system_rules
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account
 from trainguard.rules.extension import check_window
 from trainguard.rules.late_view import LateView
 from trainguard.rules.protocol import AnySystemRule
@@ -144,6 +148,7 @@ class SystemStream:
             watermark_s=self.state.watermark_s,
             interval_s=self.interval_s,
             closed=closed,
+            ledger=lambda: self.ledger(Account(None, None, self.state.watermark_s, 1), ended=closed),
         )
         self._kept.trim()
         self.state.near = bool(self._rules.near) or _is_starting(view, is_warming_up=self._rules.is_warming_up)
@@ -164,6 +169,12 @@ class SystemStream:
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
         self.store()
         return SystemStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account, *, ended: bool = False) -> Ledger:
+        """Return where the paid time of the node's GPUs went, by utilization alone."""
+        starts = [at for at in (account.started_at, self.state.kept.first_sample_at) if at is not None]
+        account = replace(account, started_at=min(starts, default=None), nodes=1)
+        return job_ledger({self.node: self}, {}, PaidNodes(account, (), ended))
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
