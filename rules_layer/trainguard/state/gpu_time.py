@@ -1,8 +1,8 @@
 """What a node's GPUs did with the whole job's time: seconds sampled, busy and idle, in few numbers.
 
 A sample stands for the time until the next one. A distance of over twice what is usual there is a gap: the sample then
-stands for the usual distance, and what follows is time that nobody sampled. What is usual is the distance before and
-after it, and the node's sampling interval; so the time of a sample is known two samples later.
+stands for the usual distance, and what follows is time that nobody sampled. What is usual is the distance after it,
+the newest ones before it, and the node's sampling interval; so the time of a sample is known two samples later.
 """
 
 import copy
@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from trainguard.state.sample_window import ACTIVE_PERCENT, MISSING_S
-from trainguard.state.time_grid import MINUTE_MS, TimeGrid, by_minute
+from trainguard.state.time_grid import TimeGrid, by_unit
 from trainguard.telemetry.devices import SM_ACTIVITY, DeviceSamples
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
@@ -25,7 +25,7 @@ NOTHING_PERCENT = 1.0
 HUNDREDTHS = 100
 _MISSING = -1
 _GAP = 2.1
-_LONGEST_MS = 120 * MINUTE_MS
+_LONGEST_MS = 2 * 3_600_000
 """No sample stands for more than two hours."""
 
 _NEWEST = 2
@@ -64,8 +64,8 @@ class GpuTime(msgspec.Struct, array_like=True):
         When the sampled time begins, and ends so far, epoch milliseconds; 0 without samples.
     times_ms, percents : list
         The newest samples, whose time is not known yet: in hundredths of a percent by GPU, -1 for none.
-    before_ms : int
-        How far the first of them is behind the sample before it; 0 where there is none.
+    usual_ms : int
+        The longest of the newest distances that were no gap; it fades with each sample.
     start : Mark or None
         At the beginning of the work, as far as that is known.
     end : Mark or None
@@ -82,7 +82,7 @@ class GpuTime(msgspec.Struct, array_like=True):
     last_ms: int = 0
     times_ms: list[int] = msgspec.field(default_factory=list)
     percents: list[list[int]] = msgspec.field(default_factory=list)
-    before_ms: int = 0
+    usual_ms: int = 0
     start: Mark | None = None
     end: Mark | None = None
     starts_active: bool = False
@@ -122,10 +122,10 @@ class GpuTime(msgspec.Struct, array_like=True):
             self.start = None
         count = max(len(times_ms) - _NEWEST, 0)
         distances = np.diff(times_ms)
-        covered = _covered(distances, self.before_ms, round(interval_s * 1_000))
+        covered, usual = _covered(distances, self.usual_ms, round(interval_s * 1_000))
         self._settle(times_ms[:count], covered[:count], _without_holes(values)[:count])
         if count:
-            self.before_ms = int(distances[count - 1])
+            self.usual_ms = usual[count - 1]
         self.times_ms, self.percents = times_ms[count:].tolist(), values[count:].tolist()
 
     def add_activity(self, devices: DeviceSamples) -> None:
@@ -139,8 +139,9 @@ class GpuTime(msgspec.Struct, array_like=True):
         done = copy.deepcopy(self)
         times_ms = np.array(self.times_ms, dtype=np.int64)
         values = np.array([_filled(row, len(self.gpus)) for row in self.percents], dtype=np.int64)
-        usual = round(interval_s * 1_000)
-        covered = np.append(_covered(np.diff(times_ms), self.before_ms, usual), usual)[: times_ms.size]
+        interval_ms = round(interval_s * 1_000)
+        known, _ = _covered(np.diff(times_ms), self.usual_ms, interval_ms)
+        covered = np.append(known, interval_ms)[: times_ms.size]
         values = _without_holes(values.reshape(times_ms.size, len(self.gpus)))
         done._settle(times_ms, covered.astype(np.int64), values)
         done.times_ms, done.percents = [], []
@@ -152,7 +153,8 @@ class GpuTime(msgspec.Struct, array_like=True):
         for place in np.flatnonzero(sampled > 0.0).tolist():
             begin = max(float(edges[place]), self.first_ms / 1_000)
             percent = 100.0 * float(busy[place] / sampled[place])
-            yield UseStep(begin, max(min(float(edges[place + 1]), until), begin), percent)
+            if begin < until:
+                yield UseStep(begin, min(float(edges[place + 1]), until), percent)
 
     def _widen(self, gpus: int) -> None:
         self.gpus += [[0] * (IDLE + 1) for _ in range(gpus - len(self.gpus))]
@@ -183,10 +185,10 @@ class GpuTime(msgspec.Struct, array_like=True):
             self.first_ms, self.starts_active = int(times_ms[0]), bool(active[0])
         self.last_ms = int(times_ms[-1] + covered_ms[-1])
         before = self._totals()
-        index, minutes, begins, lengths = by_minute(times_ms, times_ms + covered_ms)
+        index, units, begins, lengths = by_unit(times_ms, times_ms + covered_ms)
         parts = _parts(values[index], lengths)
         sums = parts.sum(axis=2)
-        self.grid.add(minutes, list(sums))
+        self.grid.add(units, list(sums))
         for gpu, row in enumerate(parts.sum(axis=1).T.tolist()):
             self.gpus[gpu] = _added(self.gpus[gpu], row)
         if self.start is not None:
@@ -217,18 +219,24 @@ def _parts(values: IntArray, lengths: IntArray) -> IntArray:
     return parts
 
 
-def _covered(distances: IntArray, before: int, usual: int) -> IntArray:
-    """Return for how long samples stand, int64[N], which are ``distances``, int64[N], before the next; milliseconds.
+def _covered(distances: IntArray, usual: int, interval: int) -> tuple[IntArray, list[int]]:
+    """Return for how long samples stand that are ``distances``, int64[N], before the next, in milliseconds.
 
-    ``before`` is the distance before the first one, 0 where there is none, and ``usual`` the sampling interval.
+    ``usual`` is what was usual before the first one, and ``interval`` the sampling interval. The list says what was
+    usual after each.
     """
-    earlier = np.concatenate([[before], distances[:-1]])[: distances.size]
-    later = np.append(distances[1:], 0)[: distances.size]
-    most = np.maximum(np.maximum(earlier, later), usual)
-    limit = np.minimum(np.maximum(_GAP * most, 1_000.0 * MISSING_S), _LONGEST_MS)
-    shortened = np.minimum(distances, np.maximum(np.minimum(earlier, later), usual))
-    covered: IntArray = np.where(distances <= limit, distances, np.minimum(shortened, _LONGEST_MS)).astype(np.int64)
-    return covered
+    covered, usuals = [], []
+    following = [*distances[1:].tolist(), 0]
+    for distance, later in zip(distances.tolist(), following, strict=False):
+        limit = max(_GAP * max(usual, later, interval), 1_000.0 * MISSING_S)
+        if distance <= min(limit, _LONGEST_MS):
+            covered.append(distance)
+            usual = max(distance, usual * 9 // 10)
+        else:
+            covered.append(min(distance, max(interval, min(usual, later)), _LONGEST_MS))
+            usual = usual * 9 // 10
+        usuals.append(usual)
+    return np.array(covered, dtype=np.int64), usuals
 
 
 def _added(sums: list[int], more: list[int]) -> list[int]:

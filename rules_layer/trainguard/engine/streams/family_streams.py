@@ -11,6 +11,9 @@ from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.liveness import with_liveness
 from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.shares import StepShares
+from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 UnitVerdicts = dict[str, dict[str, Verdict]]
@@ -76,6 +79,14 @@ class FamilyStreams(ABC):
     def unpaid_s(self) -> float:
         """For how many seconds the job had no instances, as far as the family can tell."""
         return 0.0
+
+    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+        """Return where the paid time of the job went; None from a family that does not know.
+
+        ``ended`` says that every stream of the job has ended, ``shares`` what a kernel trace says of its steps.
+        """
+        del account, ended, shares
+        return None
 
     @cached_property
     def watermarks(self) -> Mapping[str, float]:

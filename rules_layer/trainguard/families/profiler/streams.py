@@ -21,8 +21,12 @@ from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.correlate import Correlation
 from trainguard.families.profiler.framework_stream import MICROSECONDS, FrameworkStream
 from trainguard.families.profiler.interruptions import interruptions, without_steps
+from trainguard.families.profiler.job_ledger import PaidNodes, job_ledger
 from trainguard.families.profiler.kinds import compared_rules, job_rules, joined_rules
 from trainguard.families.profiler.system_stream import SystemStream
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.shares import StepShares
+from trainguard.pricing.cost import Account
 from trainguard.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status, StreamKey
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.registry import spec_of
@@ -97,6 +101,10 @@ class ProfilerStreams(FamilyStreams):
     def unpaid_s(self) -> float:
         """Seconds in which the job had no instances."""
         return sum(end - start for start, end in self.interruptions)
+
+    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+        """Return where the paid time of the job's GPUs went."""
+        return job_ledger(self.system, self.framework, PaidNodes(account, self.interruptions, ended), shares)
 
     def judge(
         self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
