@@ -44,7 +44,7 @@ def ordinary(scale: float = 1.0) -> list:
 
 @pytest.mark.parametrize("every_s", [0.5, 1.0, 10.0, 15.0, 30.0, 60.0])
 def test_given_an_ordinary_job_at_any_interval_then_buckets_are_true(every_s: float) -> None:
-    scale = 0.25 if every_s < 1.0 else 1.0 if every_s < 30.0 else 4.0
+    scale = {0.5: 0.25, 30.0: 2.0, 60.0: 3.0}.get(every_s, 1.0)
     assert_true(KnownJob(ordinary(scale), every_s=every_s))
 
 
@@ -114,7 +114,7 @@ class Bucketed:
 def test_given_irregular_samples_then_buckets_are_true() -> None:
     intervals = np.random.default_rng(3).uniform(0.1, 30.0, 2_000)
 
-    assert_true(KnownJob(ordinary(4.0), every_s=10.0, intervals=intervals.tolist()))
+    assert_true(KnownJob(ordinary(2.0), every_s=10.0, intervals=intervals.tolist()))
 
 
 def test_given_an_interval_that_changes_then_buckets_are_true() -> None:

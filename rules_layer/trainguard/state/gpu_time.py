@@ -114,6 +114,8 @@ class GpuTime(msgspec.Struct, array_like=True):
             Where the work begins, as far as that is known.
         """
         self._widen(utilization.shape[1])
+        if not self.gpus:
+            return
         times_ms, values = self._fresh(times, utilization)
         before = self._totals()
         if working_since is not None and (self.start is None or self.start.at_ms != _milliseconds(working_since)):

@@ -14,7 +14,7 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.unexplained import unexplained
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.registry import RULE_NAMES
-from trainguard.state.use_by_time import UseByTime
+from trainguard.state.gpu_time import GpuTime
 from trainguard.timestamps import iso_time
 
 FINE = tuple(quiet(rule) for rule in RULE_NAMES)
@@ -26,10 +26,9 @@ def job_with(use: list[tuple[float, float]], *verdicts: Verdict, active_from_h: 
     values = [percent for hours, percent in use for _ in range(round(hours * 60))]
     (stream,) = judged.profiler.system.values()
     assert isinstance(stream, SystemStream)
-    stream.state.use = UseByTime()
-    stream.state.use.add(
-        START + 60.0 * np.arange(len(values), dtype=np.float64), np.array(values, dtype=np.float64)[:, None]
-    )
+    stream.state.use = GpuTime()
+    times = START + 60.0 * np.arange(len(values), dtype=np.float64)
+    stream.state.use.add(times, np.array(values, dtype=np.float64)[:, None], interval_s=60.0)
     stream.state.kept.first_active_at = START + active_from_h * HOUR_S
     return judged
 
