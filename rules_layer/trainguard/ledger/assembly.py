@@ -25,7 +25,7 @@ _NEVER_WORKED = 1e-3
 _ENOUGH_SAMPLES = 64
 """So many samples tell how busy a GPU was, to a few percent."""
 
-_FEW = 3
+_FEW = 8
 
 _OPEN = (ROWS[Bucket.IDLE], ROWS[Bucket.UNEXPLAINED])
 """What utilization leaves open, in the order in which causes take it."""
@@ -88,9 +88,14 @@ def node_ledger(time: NodeTime, shares: StepShares | None = None) -> NodeLedger:
     _sample(ledger, use, paid)
     _begin_and_end(ledger, use, ended=time.ended)
     _restarts(ledger, attempts)
-    unused = _set_aside(ledger, use)
-    for bucket, waits in _waits(time, attempts, ledger).items():
-        _take(ledger, bucket, waits, _Samples(len(time.gpu_names), use.grid.width_s, time.interval_s))
+    unused, samples = _set_aside(ledger, use), _Samples(len(use.gpus), use.grid.width_s, time.interval_s)
+    for bucket, waits in _waits(time, attempts).items():
+        rates = _undone_in(waits, ledger, samples) if bucket is Bucket.EVALUATION else None
+        if rates is None:
+            _take(ledger, bucket, waits, samples)
+            continue
+        for row, rate in rates.items():
+            _take(ledger, bucket, replace(waits, rows=(row,), wanted=rate * waits.wanted), samples)
     if shares is not None:
         _divide(ledger, shares, time.steps)
     ledger.of(Bucket.IDLE)[:] += unused
@@ -205,11 +210,12 @@ def _set_aside(ledger: NodeLedger, use: GpuTime) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """GPU-seconds that processes held GPUs up, ``wanted`` float64[S] in the steps of a grid."""
+    """GPU-seconds for which processes held GPUs up, float64[S] in the steps of a grid, to be taken from ``rows``."""
 
     edges: FloatArray
     width_s: float
     wanted: FloatArray
+    rows: tuple[int, ...] = _OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +227,7 @@ class _Samples:
     interval_s: float
 
 
-def _waits(time: NodeTime, attempts: Attempts, ledger: NodeLedger) -> dict[Bucket, _Waits]:
+def _waits(time: NodeTime, attempts: Attempts) -> dict[Bucket, _Waits]:
     """Return what data, checkpoints and evaluation held up, as the processes say it.
 
     Checkpoints and evaluation hold all GPUs of the node, whichever process does them, and those of nodes that wait for
@@ -240,30 +246,37 @@ def _waits(time: NodeTime, attempts: Attempts, ledger: NodeLedger) -> dict[Bucke
         if steps is not None and steps.grid.column(column).any():
             wanted = steps.grid.column(column) / 1_000 * gpus / max(processes, 1)
             waits[bucket] = _Waits(steps.grid.edges, steps.grid.width_s, wanted)
-    if Bucket.EVALUATION in waits:
-        held = waits[Bucket.EVALUATION]
-        waits[Bucket.EVALUATION] = replace(held, wanted=held.wanted * _undone_in(held, ledger))
     return waits
 
 
-def _undone_in(evaluation: _Waits, ledger: NodeLedger) -> float:
-    """Return which part of the GPUs' time evaluation leaves undone, 0 to 1: evaluation uses GPUs, too.
+def _undone_in(evaluation: _Waits, ledger: NodeLedger, samples: _Samples) -> dict[int, float] | None:
+    """Return how much of the GPUs' time evaluation leaves undone, 0 to 1, by row: evaluation uses GPUs, too.
 
-    It is fitted to the steps of the grid: those with more evaluation have left more open. Where all have as much of it,
-    or there are few, the whole time counts.
+    That is what is open in the steps of the grid that are mostly evaluation, beyond what is in those without any. The
+    lower quartile counts, so that a pause nearby is not taken for it; of few samples, which differ anyhow, the mean.
+    None where no step is mostly evaluation.
     """
-    cells = np.stack([ledger.amounts[list(_OPEN)].sum(axis=0), ledger.of(Bucket.COMPUTE)])
-    middles = _middles(ledger.edges)
-    place = np.searchsorted(evaluation.edges, middles, side="right") - 1
-    inside = (place >= 0) & (place < evaluation.wanted.size)
+    place = np.searchsorted(evaluation.edges, _middles(ledger.edges), side="right") - 1
     count = evaluation.wanted.size
-    left, done = (np.bincount(place[inside], weights=row[inside], minlength=count) for row in cells)
-    known = left + done > 0.0
-    held = np.minimum(evaluation.wanted, left + done)[known]
-    if np.count_nonzero(held) < _FEW or np.ptp(held) <= 0.0:
-        return 1.0
-    (undone, _), *_ = np.linalg.lstsq(np.stack([held, (left + done)[known] - held], axis=1), left[known], rcond=None)
-    return float(np.clip(undone, 0.0, 1.0))
+    inside = (place >= 0) & (place < count)
+
+    def by_step(row: int) -> FloatArray:
+        sums: FloatArray = np.bincount(place[inside], weights=ledger.amounts[row, inside], minlength=count)
+        return sums
+
+    rows = {row: by_step(row) for row in evaluation.rows}
+    total = by_step(ROWS[Bucket.COMPUTE]) + sum(rows.values())
+    held = np.minimum(evaluation.wanted, total)
+    mostly, none = (held > 0.5 * total) & (total > 0.0), (held <= 0.0) & (total > 0.0)
+    if not mostly.any():
+        return None
+    rates = {}
+    for row, left in rows.items():
+        elsewhere = float(np.median(left[none] / total[none])) if none.any() else 0.0
+        found = (left[mostly] - elsewhere * (total - held)[mostly]) / held[mostly]
+        few = evaluation.width_s < _FEW * samples.interval_s
+        rates[row] = float(np.clip(found.mean() if few else np.quantile(found, 0.25), 0.0, 1.0))
+    return rates
 
 
 def sharing(steps: StepTime, column: int) -> int:
@@ -288,7 +301,7 @@ def _take(ledger: NodeLedger, bucket: Bucket, waits: _Waits, samples: _Samples) 
         cells, places = inverse[: mine.size], inverse[mine.size :]
         in_block = np.bincount(places, weights=wanted, minlength=blocks.size)
         left = in_block
-        for row in _OPEN:
+        for row in waits.rows:
             left = left - _take_from(ledger, row, bucket, cells, left)
         number = width / samples.interval_s
         if number >= _ENOUGH_SAMPLES or not left.any():

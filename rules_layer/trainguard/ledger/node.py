@@ -1,12 +1,12 @@
 """The ledger of one node: its paid time in cells, and the GPU-seconds of each bucket in each cell."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from trainguard.ledger.bucket import ROWS, Bucket
-from trainguard.ledger.spans import Span, shares_in
+from trainguard.ledger.spans import Span, joined, shares_in
 from trainguard.telemetry.snapshots import FloatArray
 
 LOW_USE = 0.5
@@ -81,14 +81,22 @@ class NodeLedger:
     def mark(self, bucket: Bucket, spans: Iterable[Span]) -> None:
         """Move all that lies in ``spans`` to HANG or BROKEN, but what stands before that in the order of the buckets.
 
-        Of a cell that lies in them in part, as large a part of each bucket moves.
+        A cell that lies in them in part is divided there: what is known of it is spread over it evenly.
         """
-        share = shares_in(self.edges, spans)
-        moved = self.amounts * share
+        spans = joined(spans)
+        self._divide_at([edge for span in spans for edge in span])
+        moved = np.where(shares_in(self.edges, spans) > 0.5, self.amounts, 0.0)
         for kept in (*_KEPT[bucket], bucket):
             moved[ROWS[kept]] = 0.0
         self.amounts -= moved
         self.amounts[ROWS[bucket]] += moved.sum(axis=0)
+
+    def _divide_at(self, times: Sequence[float]) -> None:
+        inside = [time for time in times if self.edges[0] < time < self.edges[-1]]
+        edges = np.unique(np.concatenate([self.edges, inside]))
+        sums = np.concatenate([np.zeros((len(Bucket), 1)), np.cumsum(self.amounts, axis=1)], axis=1)
+        self.amounts = np.maximum(np.stack([np.diff(np.interp(edges, self.edges, row)) for row in sums]), 0.0)
+        self.edges = edges
 
 
 def empty_amounts(cells: int) -> FloatArray:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from trainguard.state.sample_window import ACTIVE_PERCENT, MISSING_S
-from trainguard.state.time_grid import MINUTE_MS, TimeGrid, by_minute
+from trainguard.state.time_grid import TimeGrid, by_unit
 from trainguard.telemetry.devices import SM_ACTIVITY, DeviceSamples
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
@@ -25,7 +25,7 @@ NOTHING_PERCENT = 1.0
 HUNDREDTHS = 100
 _MISSING = -1
 _GAP = 2.1
-_LONGEST_MS = 120 * MINUTE_MS
+_LONGEST_MS = 2 * 3_600_000
 """No sample stands for more than two hours."""
 
 _NEWEST = 2
@@ -114,6 +114,8 @@ class GpuTime(msgspec.Struct, array_like=True):
             Where the work begins, as far as that is known.
         """
         self._widen(utilization.shape[1])
+        if not self.gpus:
+            return
         times_ms, values = self._fresh(times, utilization)
         before = self._totals()
         if working_since is not None and (self.start is None or self.start.at_ms != _milliseconds(working_since)):
@@ -153,7 +155,8 @@ class GpuTime(msgspec.Struct, array_like=True):
         for place in np.flatnonzero(sampled > 0.0).tolist():
             begin = max(float(edges[place]), self.first_ms / 1_000)
             percent = 100.0 * float(busy[place] / sampled[place])
-            yield UseStep(begin, max(min(float(edges[place + 1]), until), begin), percent)
+            if begin < until:
+                yield UseStep(begin, min(float(edges[place + 1]), until), percent)
 
     def _widen(self, gpus: int) -> None:
         self.gpus += [[0] * (IDLE + 1) for _ in range(gpus - len(self.gpus))]
@@ -184,10 +187,10 @@ class GpuTime(msgspec.Struct, array_like=True):
             self.first_ms, self.starts_active = int(times_ms[0]), bool(active[0])
         self.last_ms = int(times_ms[-1] + covered_ms[-1])
         before = self._totals()
-        index, minutes, begins, lengths = by_minute(times_ms, times_ms + covered_ms)
+        index, units, begins, lengths = by_unit(times_ms, times_ms + covered_ms)
         parts = _parts(values[index], lengths)
         sums = parts.sum(axis=2)
-        self.grid.add(minutes, list(sums))
+        self.grid.add(units, list(sums))
         for gpu, row in enumerate(parts.sum(axis=1).T.tolist()):
             self.gpus[gpu] = _added(self.gpus[gpu], row)
         if self.start is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from trainguard.state.time_grid import TimeGrid, by_minute
+from trainguard.state.time_grid import TimeGrid, by_unit
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import BoolArray, IntArray
 
@@ -62,13 +62,13 @@ class StepTime(msgspec.Struct, array_like=True):
         self._note(events, stretches)
         data, saved, evaluated, train = (_union(each) for each in stretches)
         kinds = [data, _less(saved, data), _less(evaluated, _union(np.concatenate([data, saved]))), train]
-        minutes, values = [], []
+        units, values = [], []
         for kind, each in enumerate(kinds):
-            _, at, _, lengths = by_minute(each[:, 0], each[:, 1])
-            minutes.append(at)
+            _, at, _, lengths = by_unit(each[:, 0], each[:, 1])
+            units.append(at)
             values.append([lengths if kind == column else np.zeros_like(lengths) for column in range(TRAIN + 1)])
         columns = [np.concatenate([row[column] for row in values]) for column in range(TRAIN + 1)]
-        self.grid.add(np.concatenate(minutes), columns)
+        self.grid.add(np.concatenate(units), columns)
 
     def _note(self, events: FrameworkEvents, stretches: Sequence[IntArray]) -> None:
         found = np.concatenate(stretches)

@@ -40,12 +40,12 @@ def regular(count: int, every_s: float, start: float = START) -> list[float]:
     return [start + every_s * place for place in range(count)]
 
 
-def test_given_an_hour_when_added_then_each_minute_is_a_step() -> None:
-    use = timed(regular(60, 60.0, 0.06), np.array([90.0] * 30 + [10.0] * 30)).finished(60.0)
-    steps = [*use.steps(3_570.0)]
+def test_given_half_an_hour_when_added_then_steps_are_short() -> None:
+    use = timed(regular(30, 60.0, 0.06), np.array([90.0] * 15 + [10.0] * 15)).finished(60.0)
+    steps = [*use.steps(1_790.0)]
 
     assert [round(step.percent) for step in steps[:30] + steps[31:60]] == [90] * 30 + [10] * 29
-    assert (steps[0].start, steps[59].end) == (0.06, 3_570.0)
+    assert (steps[0].start, steps[1].start, steps[-1].end) == (0.06, 30.0, 1_790.0)
 
 
 def test_given_a_month_when_added_then_the_steps_are_few_and_keep_their_sums() -> None:
@@ -122,7 +122,7 @@ def test_given_any_portions_when_added_then_the_time_is_the_same(
     assert timed(times.tolist(), percents, cuts=cuts, every_s=60.0) == whole
     sampled, busy, idle = sums(whole)
     assert sampled <= 2 * (times[-1] - times[0] + 60.0) + 0.01
-    assert busy + idle <= sampled
+    assert busy + idle <= sampled + 1e-6
 
 
 @given(st.lists(st.floats(0.1, 60.0), min_size=2, max_size=100))

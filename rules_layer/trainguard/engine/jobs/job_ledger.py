@@ -24,6 +24,5 @@ def ledger_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Ledger:
     """Return the ledger of a job, from its streams' states alone; it is empty where nothing is known of GPUs."""
     account, families = account_of(job, plan, streams), streams.families.values()
     shares = next((each for family in families if (each := family.step_shares) is not None), None)
-    ended = job.closing and streams.closed
-    ledgers = (family.ledger(account, ended=ended, shares=shares) for family in families)
+    ledgers = (family.ledger(account, ended=streams.closed, shares=shares) for family in families)
     return next((ledger for ledger in ledgers if ledger is not None), Ledger([]))
