@@ -78,13 +78,13 @@ P = TypeVar("P", bound=BottleneckParameters)
 class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
 
-    ``peak_key`` names the measure of the cores in the details, ``metric`` in a sentence. A running job is judged on
+    ``peak_key`` names the measure of the cores in the details, ``series`` the recorded one. A running job is judged on
     more points than ``least_judged_s``, where no ``patience_s`` is set.
     """
 
     state_type = BottleneckState
     peak_key: ClassVar[str]
-    metric: ClassVar[str]
+    series: ClassVar[str]
     least_judged_s: ClassVar[float] = MIN_JUDGED_S
 
     @abstractmethod
@@ -161,7 +161,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         details = output.details_of(kept, points, minutes, self.peak_key) if view.detailed else None
         patience = _needed(view, parameters, self.least_judged_s)
         if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
-            return never_collected(self.metric, view)
+            return never_collected(self.series, view)
         if kept.judged <= patience:
             return warming_up(kept.judged, patience, view, details or {})
         covered = points.recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0

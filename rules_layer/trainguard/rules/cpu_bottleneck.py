@@ -68,7 +68,7 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = CPUBottleneckParameters
     peak_key: ClassVar[str] = "cpu_max"
-    metric: ClassVar[str] = "CPU utilization"
+    series: ClassVar[str] = "CPUUtilization"
 
     def cores(self, snapshots: Snapshots) -> Cores:
         """Return the busiest core's utilization, the mean of all cores, and how many of them are full."""

@@ -76,7 +76,7 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = IOBottleneckParameters
     peak_key: ClassVar[str] = "io_wait_max"
-    metric: ClassVar[str] = "I/O wait"
+    series: ClassVar[str] = "I/OWaitPercentage"
     least_judged_s: ClassVar[float] = FIRST_PASS_S
 
     def cores(self, snapshots: Snapshots) -> Cores:
