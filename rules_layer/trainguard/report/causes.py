@@ -7,10 +7,12 @@ from trainguard.engine.verdicts.explanations import EXPLAINED_SHARE
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.joint_loss import joint_nodes
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
 from trainguard.rules.units import show_percent
+from trainguard.rules.words import FactSheet
 
 _BETWEEN_SHARE = 0.5
 """What lies between the steps is named where it is at least this part of what low GPUs waste."""
@@ -81,13 +83,13 @@ def joined_with(use: str, finding: RankedFinding, verdict: Verdict, hint: str | 
 def hint_of(finding: RankedFinding, quiet: Mapping[str, tuple[int, int]]) -> str | None:
     """Say what low GPUs waited for in a good part of the time, though too rarely for the rule on it to fire.
 
-    ``quiet`` holds, of each rule that names a reason for them, in how many points it was seen and how many were judged.
+    ``quiet`` holds, of each reason for them in words, in how many points it was seen and how many were judged.
     """
-    shares = {rule: hits / judged for rule, (hits, judged) in quiet.items() if judged}
-    rule = max(shares, key=lambda each: shares[each], default=None)
-    if rule is None or finding.wasted_share is None or shares[rule] < EXPLAINED_SHARE * finding.wasted_share:
+    shares = {clause: hits / judged for clause, (hits, judged) in quiet.items() if judged}
+    clause = max(shares, key=lambda each: shares[each], default=None)
+    if clause is None or finding.wasted_share is None or shares[clause] < EXPLAINED_SHARE * finding.wasted_share:
         return None
-    return f"in part because {spec_of(rule).clause}, in {show_percent(100.0 * shares[rule])} of the points"
+    return f"in part because {clause}, in {show_percent(100.0 * shares[clause])} of the points"
 
 
 def lies_between_steps(finding: RankedFinding, between: float | None) -> bool:
@@ -105,7 +107,11 @@ def between_steps(share: float) -> str:
 
 def in_words(finding: RankedFinding, verdict: Verdict) -> str:
     """Say what was found as a clause in the past tense, for example ``the GPUs waited for the CPU cores``."""
-    clause = spec_of(finding.rule).clause
+    said, spec = finding.finding, spec_of(finding.rule)
+    by_facts = "" if spec.text is None else spec.text(FactSheet(Status.FIRED, said.kind, said.facts, past=True)).clause
+    if by_facts:
+        return by_facts
+    clause = spec.clause
     if clause is None:
         return f"{finding.rule} fired"
     if isinstance(clause, str):

@@ -56,7 +56,8 @@ class RuleResult:
 
     ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made of
     these alone, by the rule's own text. ``progress`` is how far its patience is, in every status. ``about`` are a few
-    words and numbers on what was judged; the row of the rule keeps them.
+    words and numbers on what was judged; the row of the rule keeps them. ``needs_longer`` says, of a judgement that is
+    none yet, that a job as short cannot have what the rule looks for: it leaves no doubt that the job is healthy.
     """
 
     status: Status
@@ -86,6 +87,7 @@ class RuleResult:
     kind: str = ""
     facts: tuple[Fact, ...] = ()
     about: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    needs_longer: bool = False
 
     @classmethod
     def of(cls, text: Text, status: Status, kind: str, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
