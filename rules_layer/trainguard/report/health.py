@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.severity import severity_of
-from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.training.keys import TRAINING
 from trainguard.finding import Severity
 from trainguard.pricing.cost import Bill
@@ -29,7 +28,6 @@ from trainguard.report.unexplained import unexplained
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted, show_percent
-from trainguard.rules.words import FactSheet
 
 NAMED_EPISODES = 3
 LEARNING = "training/NotLearning"
@@ -158,21 +156,13 @@ def _quiet_reasons(judged: EvaluatedJob) -> dict[str, tuple[int, int]]:
     counts = {}
     for verdict in judged.verdicts:
         spec = spec_of(verdict.rule)
-        clause = _clause_of(verdict)
+        clause = spec.clause if isinstance(spec.clause, str) else verdict.result.clause
         if verdict.history.times_fired or LOW_GPUS not in spec.explains or not clause:
             continue
         parts = [*judged.by_node.get(verdict.rule, {}).values()] or [verdict]
         pooled = [each.result.pooled for each in parts if each.result.pooled is not None]
         counts[clause] = sum(hits for hits, _ in pooled), sum(points for _, points in pooled)
     return counts
-
-
-def _clause_of(verdict: Verdict) -> str:
-    """Return what a rule that has not fired has seen, too rarely; empty where it has no words for that."""
-    spec, result = spec_of(verdict.rule), verdict.result
-    if isinstance(spec.clause, str):
-        return spec.clause
-    return "" if spec.text is None else spec.text(FactSheet(result.status, result.kind, result.facts)).clause
 
 
 def _marked(ranked: RankedFinding, judged: EvaluatedJob) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from trainguard.finding import Fact, Progress
 from trainguard.records import Status
 from trainguard.rules.details import Details, plain
-from trainguard.rules.words import FactSheet, Text
+from trainguard.rules.words import FactSheet, Text, Words
 
 IdleNode = Literal["never used", "idle"]
 
@@ -55,9 +55,11 @@ class RuleResult:
     None where nobody can say.
 
     ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made of
-    these alone, by the rule's own text. ``progress`` is how far its patience is, in every status. ``about`` are a few
-    words and numbers on what was judged; the row of the rule keeps them. ``needs_longer`` says, of a judgement that is
-    none yet, that a job as short cannot have what the rule looks for: it leaves no doubt that the job is healthy.
+    these alone, by the rule's own text. ``clause`` is what was found in a few words. ``found`` are the words of a
+    finding that is over, beside those of now; the engine sets them. ``progress`` is how far its patience is, in every
+    status. ``about`` are a few words and numbers on what was judged; the row of the rule keeps them.
+    ``needs_longer`` says, of a judgement that is none yet, that a job as short cannot have what the rule looks for: it
+    leaves no doubt that the job is healthy.
     """
 
     status: Status
@@ -86,6 +88,8 @@ class RuleResult:
     details: Details | Mapping[str, Any] = field(default_factory=dict)
     kind: str = ""
     facts: tuple[Fact, ...] = ()
+    clause: str = ""
+    found: Words | None = None
     about: Mapping[str, float | int | str | None] = field(default_factory=dict)
     needs_longer: bool = False
 
@@ -101,6 +105,7 @@ class RuleResult:
             status,
             now.reason,
             advice=now.advice,
+            clause=now.clause,
             past_reason=None if past is None else past.reason,
             past_advice=None if past is None else past.advice,
             kind=kind,
@@ -112,6 +117,11 @@ class RuleResult:
     def patience(self) -> str | None:
         """How far the rule is, for example ``240/1000``."""
         return None if self.progress is None else self.progress.words
+
+    @property
+    def found_words(self) -> Words:
+        """The words of what was found: now, or before."""
+        return Words(self.reason, self.advice, self.clause) if self.found is None else self.found
 
     @property
     def kept_texts(self) -> tuple[str, str | None]:
