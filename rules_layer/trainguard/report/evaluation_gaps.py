@@ -7,7 +7,13 @@ from trainguard.engine.verdicts.verdict import JUDGED, shown_status
 from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.phrasing import listed
-from trainguard.report.profiler_coverage import BAD_OBJECTS, lacking_nodes, stale_nodes, stopped_nodes
+from trainguard.report.profiler_coverage import (
+    BAD_OBJECTS,
+    UNREAD_PARTS,
+    lacking_nodes,
+    stale_nodes,
+    stopped_nodes,
+)
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.units import counted
@@ -20,8 +26,8 @@ class Judged:
     """Rules that can fire, by what became of them; ``partly`` names those that have not judged every node.
 
     ``stale`` are nodes without system metrics, ``stopped`` those whose metrics end long before the others';
-    ``unread`` counts the objects that could not be read; ``lacking`` says of each node of whose time too much has no
-    samples how much that is.
+    ``unread`` counts the objects that could not be read, without those of samples; ``lacking`` says of each node of
+    whose time too much has no samples how much that is.
     """
 
     judged: Sequence[str]
@@ -81,6 +87,8 @@ def unjudged(judged: EvaluatedJob) -> Judged:
     """Sort the rules of a job by whether they could judge it; one that only informs says nothing about its health."""
     by_status: dict[Status, list[str]] = {status: [] for status in Status}
     for verdict in judged.verdicts:
+        if shown_status(verdict) in PENDING and verdict.result.needs_longer and judged.ended:
+            continue  # the job was too short for what the rule looks for
         if not spec_of(verdict.rule).informs_only or verdict.result.status is Status.ERROR:
             by_status[shown_status(verdict)].append(verdict.rule)
     told = [*by_status[Status.FIRED], *by_status[Status.OK]]
@@ -93,8 +101,17 @@ def unjudged(judged: EvaluatedJob) -> Judged:
         partly=[rule for rule in told if _lacks_nodes(judged, rule)],
         stale=stale_nodes(judged),
         stopped=[*stopped_nodes(judged)],
-        unread=judged.streams.counters.get(BAD_OBJECTS, 0),
+        unread=_unread(judged),
         lacking=lacking_nodes(judged),
+    )
+
+
+def _unread(judged: EvaluatedJob) -> int:
+    """Count what could not be read and what no rule knows of: a lost object of samples is known by their times."""
+    return sum(
+        record.counters.get(UNREAD_PARTS, 0)
+        + (0 if record.key.stream == "system" else record.counters.get(BAD_OBJECTS, 0))
+        for record in judged.streams.records.values()
     )
 
 

@@ -7,13 +7,16 @@ import pytest
 
 from tests.support.judged_jobs import HOUR_S, START, Node, ended, judged_job
 from tests.support.verdicts import over, quiet
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.profiler.system_stream import SystemStream
 from trainguard.finding import Episode, clock_times
+from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.unexplained import unexplained
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.registry import RULE_NAMES
+from trainguard.rules.rule_result import RuleResult
 from trainguard.state.use_by_time import UseByTime
 from trainguard.timestamps import iso_time
 
@@ -84,9 +87,25 @@ def test_given_time_without_samples_when_no_rule_fires_then_much_of_it_is_no_all
     assert (said in verdict.health) == (level == "unknown")
 
 
-def test_given_an_object_that_could_not_be_read_when_no_rule_fires_then_it_is_no_all_clear() -> None:
-    judged = judged_job(*FINE, job=ended(), nodes=(Node(use=80.0, closed=True, counters={"bad_objects": 2}),))
+@pytest.mark.parametrize(
+    ("counters", "level"),
+    [({"bad_objects": 2}, "healthy"), ({"files_cut": 1, "gaps": 1}, "healthy"), ({"unread_parts": 2}, "unknown")],
+)
+def test_given_what_could_not_be_read_when_its_samples_are_there_then_it_hides_nothing(
+    counters: dict[str, int], level: str
+) -> None:
+    judged = judged_job(*FINE, job=ended(), nodes=(Node(use=80.0, closed=True, counters=counters),))
     verdict = verdict_of(judged)
 
-    assert verdict.level == "unknown"
-    assert "2 objects could not be read" in verdict.health
+    assert verdict.level == level
+    assert ("2 objects could not be read" in verdict.health) == (level == "unknown")
+
+
+@pytest.mark.parametrize(("needs_longer", "level"), [(True, "healthy"), (False, "unknown")])
+def test_given_a_rule_without_a_verdict_when_the_job_was_too_short_for_its_fault_then_it_is_healthy(
+    needs_longer: bool, level: str
+) -> None:
+    result = RuleResult(Status.WARMING_UP, "judged after 60 min.", needs_longer=needs_longer)
+    waits = Verdict("GPUMemoryIncrease", result, FiringHistory())
+    judged = judged_job(*FINE, waits, job=ended(), nodes=(Node(use=80.0, closed=True),))
+    assert verdict_of(judged).level == level
