@@ -17,8 +17,9 @@ from trainguard.local.training import EvaluatedTraining, evaluate_training
 from trainguard.local.training_digest import digest_training
 from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport, build_report
-from trainguard.report.profiler_coverage import BAD_OBJECTS
+from trainguard.report.profiler_coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.report.training.digest import TrainingDigest
+from trainguard.sources.run import CUT
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import TimeAxis
 
@@ -103,12 +104,13 @@ def evaluated_profile(
 
 
 def _with_unread(evaluation: Evaluation, profile: Profile) -> Evaluation:
-    """Count what could not be read of the profile's source among the objects of its first stream."""
-    unread = sum(profile.unread.values())
-    if not unread:
+    """Count what could not be read of the profile's source at its first stream; a cut end of a file is no more."""
+    cut = profile.unread.get(CUT, 0)
+    unread = {UNREAD_PARTS: sum(profile.unread.values()) - cut, CUT_FILES: cut}
+    if not profile.unread:
         return evaluation
     first, *others = evaluation.records
-    counted = {**first.counters, BAD_OBJECTS: first.counters.get(BAD_OBJECTS, 0) + unread}
+    counted = {**first.counters, **{name: amount for name, amount in unread.items() if amount}}
     return replace(evaluation, records=(replace(first, counters=counted), *others))
 
 

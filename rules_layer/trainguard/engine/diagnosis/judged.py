@@ -16,7 +16,9 @@ from trainguard.rules.registry import spec_of
 SIZEABLE_SHARE = 0.15
 """From this share of the paid time on, lost time is worth a reason."""
 
-UNREAD = "bad_objects"
+UNREAD_OBJECTS, UNREAD_PARTS = "bad_objects", "unread_parts"
+"""Counters of what could not be read. A lost object of samples is known by their times, and is a gap."""
+
 LEARNING = "training/NotLearning"
 """The rule that has to judge the losses of a job without a profile before the job is called healthy."""
 
@@ -79,9 +81,15 @@ def judged_of(case: Case) -> Judged:
         partly=tuple(partly),
         vetoes=tuple(rule for rule in silent if _could_find(rule, case)),
         gaps=tuple(gap for family in case.streams.families.values() for gap in family.gaps(case.job)),
-        unread=case.streams.counters.get(UNREAD, 0),
+        unread=_unread(case),
         profiled=any(node.gpu_lost_s for node in case.ledger.nodes),
     )
+
+
+def _unread(case: Case) -> int:
+    records = case.streams.records.items()
+    parts = sum(record.counters.get(UNREAD_PARTS, 0) for _, record in records)
+    return parts + sum(rec.counters.get(UNREAD_OBJECTS, 0) for key, rec in records if key.stream != "system")
 
 
 def _could_find(rule: str, case: Case) -> bool:
