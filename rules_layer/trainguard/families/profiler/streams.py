@@ -28,6 +28,7 @@ from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
+from trainguard.state.use_by_time import UseByTime
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
+            use=UseByTime() if system is None else system.state.use,
         )
         return facts, failed
 
