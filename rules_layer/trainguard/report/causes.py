@@ -11,6 +11,8 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
 from trainguard.rules.units import show_percent
+from trainguard.rules.words import FactSheet
+from trainguard.statuses import Status
 
 _BETWEEN_SHARE = 0.5
 """What lies between the steps is named where it is at least this part of what low GPUs waste."""
@@ -105,7 +107,12 @@ def between_steps(share: float) -> str:
 
 def in_words(finding: RankedFinding, verdict: Verdict) -> str:
     """Say what was found as a clause in the past tense, for example ``the GPUs waited for the CPU cores``."""
-    clause = spec_of(finding.rule).clause
+    spec = spec_of(finding.rule)
+    if spec.text is not None and finding.finding.kind:
+        said = finding.finding
+        words = spec.text(FactSheet(Status.FIRED, said.kind, said.facts, past=True))
+        return words.clause or f"{finding.rule} fired"
+    clause = spec.clause
     if clause is None:
         return f"{finding.rule} fired"
     if isinstance(clause, str):

@@ -40,8 +40,9 @@ _SYSTEM: tuple[AnySystemRule, ...] = (
     HungJob(),
     OverallSystemUsage(),
 )
-_FRAMEWORK: tuple[AnyFrameworkRule, ...] = (StepOutlier(), OverallFrameworkMetrics())
+_FRAMEWORK: tuple[AnyFrameworkRule, ...] = (OverallFrameworkMetrics(),)
 _JOB: tuple[AnyJobRule, ...] = (
+    StepOutlier(),
     MaxInitializationTime(),
     LoadBalancingAcrossNodes(),
     Dataloader(),

@@ -177,7 +177,7 @@ class ProfilerStreams(FamilyStreams):
             if framework is None:
                 break
             try:
-                collected[rule.name] = framework.collected(rule.name)
+                collected[rule.name] = framework.state_of(rule.name)
             except RuleFailedError as fault:
                 failed[rule.name] = f"{node}: {fault}"
         for name in compared_rules(plan):
