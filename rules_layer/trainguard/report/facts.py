@@ -40,7 +40,7 @@ def steps(judged: EvaluatedJob) -> int | None:
     if parameters is None or getattr(parameters, "mode", None) not in {None, "None"}:
         return None
     states = _states(judged, StepsState).values()
-    counted = (each.steps_not_judged + sum(s.steps + s.dropped for s in each.series) for each in states)
+    counted = (each.steps_not_judged + sum(s.seen + s.dropped for s in each.series) for each in states)
     return sum(counted) or None
 
 
@@ -60,7 +60,7 @@ def has_loader_events(judged: EvaluatedJob) -> bool | None:
     states = []
     for node in judged.framework_nodes:
         try:
-            states.append(judged.profiler.framework[node].collected(rule))
+            states.append(judged.profiler.framework[node].state_of(rule))
         except RuleFailedError:
             return None  # the rule is in error, and its row says so
     loads = [each for each in states if isinstance(each, LoaderState)]

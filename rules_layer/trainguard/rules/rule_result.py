@@ -48,8 +48,6 @@ class RuleResult:
 
     ``score``, 0 to 100, is how much the finding matters, of a rule that knows it; None leaves it to what was lost.
 
-    ``needs_longer`` says that no job as short as this one could be judged: it is no reason to doubt its health.
-
     ``near`` says that the condition does not hold, and may within the next minutes: the node is evaluated each minute
     then.
 
@@ -84,7 +82,6 @@ class RuleResult:
     gpus: tuple[str, ...] = ()
     time_left_s: float | None = None
     score: float | None = None
-    needs_longer: bool = False
     near: bool = False
     past_reason: str | None = None
     past_advice: str | None = None

@@ -117,13 +117,12 @@ class FrameworkStream:
         return [*self._rules.raised, *self._joined.raised]
 
     def state_of(self, rule: str) -> msgspec.Struct:
-        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
-        state: msgspec.Struct = self._rules.state_of(rule)
-        return state
+        """Return the state of a rule over this stream, or what a joined one has collected of it.
 
-    def collected(self, rule: str) -> msgspec.Struct:
-        """Return what a joined rule has collected; RuleFailedError when it failed here."""
-        state: msgspec.Struct = self._joined.state_of(rule)
+        Raises RuleFailedError when it failed here.
+        """
+        is_joined = any(each.name == rule for each in joined_rules(self._plan))
+        state: msgspec.Struct = (self._joined if is_joined else self._rules).state_of(rule)
         return state
 
     def _judge(self, events: FrameworkEvents | None, watermark_s: float, *, closed: bool) -> list[Fire]:

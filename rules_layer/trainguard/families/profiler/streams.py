@@ -34,6 +34,7 @@ from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
+from trainguard.state.use_by_time import UseByTime
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ class ProfilerStreams(FamilyStreams):
             if framework is None:
                 break
             try:
-                collected[rule.name] = framework.collected(rule.name)
+                collected[rule.name] = framework.state_of(rule.name)
             except RuleFailedError as fault:
                 failed[rule.name] = f"{node}: {fault}"
         for name in compared_rules(plan):
@@ -204,6 +205,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
+            use=UseByTime() if system is None else system.state.use_by_gpu,
         )
         return facts, failed
 
