@@ -15,7 +15,7 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     written_at : str
         When its last trace was written.
     sentence : str
-        How busy the GPUs are, what fires, and where the most can be won.
+        How busy the GPUs are, what fires, and how much of a step the first findings explain.
     traces, judged, unread : int
         Traces of it; those with a GPU's work in three steps or more; those that could not be read.
     unread_why : dict of str to str
@@ -27,7 +27,7 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     step_ns : int or None
         Median over ranks of the mean step.
     findings : list of RuleVerdict
-        Severest first.
+        What explains most of the time first, then by severity.
     notes : list of str
         What traces lack and what could not be compared.
     page, document : str

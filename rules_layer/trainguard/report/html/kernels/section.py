@@ -34,7 +34,7 @@ def kernel_sections(kernels: KernelReport) -> list[KernelSection]:
             Column("Rule"),
             Column("Severity"),
             Column("Ranks", "number"),
-            Column("At most to win", "number"),
+            Column("Explains", "number"),
             Column("What it found"),
             Column("What to do"),
         ]
