@@ -27,7 +27,7 @@ GONE = "Its traces are gone."
 class CaptureHead(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a capture before its traces are read; see `CaptureVerdict`.
 
-    ``left_out`` are traces that nobody reads, beyond the most that are.
+    ``notes`` say what was left out.
     """
 
     capture: str
@@ -36,7 +36,7 @@ class CaptureHead(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     at: float
     traces: int
-    left_out: int = 0
+    notes: Sequence[str] = ()
 
 
 def capture_verdict(
@@ -57,8 +57,6 @@ def capture_verdict(
     window = sum(rank.window_ns for rank in ranks)
     with_steps = [rank for rank in ranks if rank.steps]
     notes = notes_of(ranks, across) if head.traces else [GONE]
-    if head.left_out:
-        notes = [f"{head.left_out:,} traces beyond the most that a capture may have are left out.", *notes]
     return CaptureVerdict(
         capture=head.capture,
         version=head.version,
@@ -76,7 +74,7 @@ def capture_verdict(
         step_ns=round(float(np.median([_mean_step(rank) for rank in with_steps]))) if with_steps else None,
         rules=rule_verdicts(ranks, across),
         cut=sum(is_cut(rank.quality.counts) for rank in ranks),
-        notes=notes,
+        notes=[*head.notes, *notes],
         framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
         shares=capture_shares([rank for rank in ranks if is_judged(rank)]),
     )

@@ -30,8 +30,8 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
         What explains most of the time first, then by severity.
     notes : list of str
         What traces lack and what could not be compared.
-    page, document : str
-        Files beside the report.
+    page, document : str or None
+        Files beside the report; None where nobody wrote them, as on one's own machine.
     captures : int
         Captures that were judged so far.
     waits : bool
@@ -52,7 +52,7 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: int | None
     findings: list[RuleVerdict]
     notes: list[str]
-    page: str
-    document: str
+    page: str | None
+    document: str | None
     captures: int
     waits: bool

@@ -36,6 +36,7 @@ AT_ONCE = 10
 KEPT_S = 2 * 86_400.0
 """Digests are kept so long for a rank that comes late."""
 
+LEFT_OUT = "{:,} traces beyond the most that a capture may have are left out."
 MOST_LIST_BYTES = 16 * 1024 * 1024
 
 
@@ -208,5 +209,5 @@ def _head(call: CaptureCall, planned: PlannedTraces) -> CaptureHead:
         folder=call.folder,
         at=planned.at,
         traces=len(planned.items),
-        left_out=planned.left_out,
+        notes=[LEFT_OUT.format(planned.left_out)] if planned.left_out else [],
     )
