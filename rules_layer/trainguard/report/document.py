@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainguard.finding import EpisodeEntry
+from trainguard.finding import EpisodeEntry, Fact
 from trainguard.report.captures.document import KernelReport
 from trainguard.report.training.document import TrainingReport
 from trainguard.timeline.series import Timelines
@@ -83,6 +83,8 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     episodes: list[EpisodeEntry] = msgspec.field(default_factory=list)
     earlier_episodes: int = 0
     names_left_out: int = 0
+    finding_kind: str = ""
+    facts: list[Fact] = msgspec.field(default_factory=list)
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from trainguard.finding import Progress
 from trainguard.records import Status
 from trainguard.rules import loaders_output as output
 from trainguard.rules.loader_series import BLOCK_US, LoaderState
@@ -197,7 +198,7 @@ def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails])
         f"{load.node} has {load.seconds:,} of the more than {counted(patience, 'second')} with loader events "
         "that a verdict needs.",
         data_points=load.seconds,
-        patience=f"{load.seconds}/{patience}",
+        progress=Progress(seen=load.seconds, needed=patience, counts="seconds"),
         details=details,
     )
 

@@ -8,6 +8,7 @@ because by Cantelli's inequality no more than 3.8 % of the steps can ever lie be
 
 from typing import ClassVar
 
+from trainguard.finding import Progress
 from trainguard.records import Status
 from trainguard.rules import steps_output as output
 from trainguard.rules.chance import normal_tail, poisson_quantile
@@ -200,4 +201,6 @@ def _warming_up(state: StepsState, view: FrameworkView) -> RuleResult:
     )
     if view.closed:
         reason += "; its stream has ended, too early for a verdict"
-    return RuleResult(Status.WARMING_UP, f"{reason}.", data_points=steps, patience=f"{seen}/{needed}")
+    return RuleResult(
+        Status.WARMING_UP, f"{reason}.", data_points=steps, progress=Progress(seen=seen, needed=needed, counts="steps")
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from trainguard.finding import Progress
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.rule_inputs import NodeView
@@ -22,7 +23,7 @@ def warming_up(
         Status.WARMING_UP,
         warming_up_reason(points, needed, view) if reason is None else reason,
         data_points=points,
-        patience=progress_of(points, needed),
+        progress=Progress(seen=points, needed=needed),
         details=details,
     )
 
@@ -51,11 +52,6 @@ def never_collected(metric: str, view: NodeView) -> RuleResult:
     """Say that the rule cannot judge a node of which a metric has no sample."""
     reason = f"no {metric} of {view.node} was collected, which the rule needs."
     return RuleResult(Status.NOT_APPLICABLE, reason, data_points=view.kept_total)
-
-
-def progress_of(points: int, patience: int) -> str:
-    """How far a node is, for example ``240/1000``; never beyond the end."""
-    return f"{min(points, patience)}/{patience}"
 
 
 def warming_up_reason(points: int, patience: int, view: NodeView) -> str:

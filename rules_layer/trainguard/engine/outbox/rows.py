@@ -58,7 +58,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         unit=None if measure is None else _plain(measure.unit or None, LONGEST_NAME),
         worst=_plain(result.worst, LONGEST_NAME),
         data_points=result.data_points,
-        patience=_plain(result.patience, LONGEST_NAME),
+        progress=result.progress,
         affected_percent=None if fired is None else fired.affected_percent,
         wasted_percent=None if ranked is None else _wasted_percent(ranked, context.account),
         violations=history.violations,
@@ -70,7 +70,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         expires_at=context.expires_at,
         generation=context.generation,
         earlier_episodes=verdict.earlier_episodes,
-        facts=result.facts,
+        about=result.about,
     )
 
 
@@ -84,6 +84,8 @@ def _finding(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         measured=result.measured,
         threshold=result.threshold,
         episodes=() if ranked is None else tuple(_of_node(each, context.node) for each in ranked.episodes),
+        finding_kind=result.kind,
+        facts=result.facts,
     )
     if ranked is None or shown_status(verdict) is not Status.FIRED:
         return said

@@ -39,11 +39,11 @@ class CaptureRule(Rule[CaptureRuleParameters]):
         if verdict is None:
             return RuleResult(Status.WAITING_FOR_DATA, "No capture was judged yet.")
         result = self._judged(verdict)
-        facts: dict[str, float | int | str | None] = {TRACES: verdict.traces}
+        about: dict[str, float | int | str | None] = {TRACES: verdict.traces}
         if verdict.framework:
-            facts[FRAMEWORK] = verdict.framework
+            about[FRAMEWORK] = verdict.framework
         found = verdict.of(self.name) if result.status is Status.FIRED else None
-        return replace(result, facts=facts if found is None else {**facts, GAIN_SHARE: round(found.gain_share, 4)})
+        return replace(result, about=about if found is None else {**about, GAIN_SHARE: round(found.gain_share, 4)})
 
     def _judged(self, verdict: CaptureVerdict) -> RuleResult:
         found = verdict.of(self.name)
