@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainguard.engine.verdicts.overlap import SLACK_S, Span, covered_s
+from trainguard.families.kernels.streams import CaptureStreams
 from trainguard.finding import clock_times
+from trainguard.kernels.captures.keys import KERNELS
+from trainguard.kernels.findings.explained import IDLE_CAUSES
 from trainguard.pricing.cost import Bill
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.facts import LOW_USE
@@ -18,6 +21,9 @@ SIZEABLE_SHARE = 0.15
 """From this share of the paid time on, time that is not explained is named."""
 
 NAMED_SPANS = 3
+PROFILED_EXPLAINED, PROFILED_USE = 0.5, 0.5
+"""A kernel profile says why GPUs are idle where its findings explain half of the idle time of its steps. That holds for
+time in which the GPUs are at least half as busy as in these steps: where they do less, something else goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +84,26 @@ def _low(judged: EvaluatedJob, node: str, until: float) -> Iterator[Span]:
         for episode in finding.episodes
         if not episode.nodes or node in episode.nodes
     ]
+    profiled = _profiled_use(judged)
     for step in state.use.steps(until):
+        if profiled is not None and step.percent >= PROFILED_USE * profiled:
+            continue
         span = max(step.start, active_at), step.end
         length_s = span[1] - span[0]
         if step.percent < LOW_USE and length_s > 0.0 and covered_s(span, covered) < length_s / 2.0:
             yield span
+
+
+def _profiled_use(judged: EvaluatedJob) -> float | None:
+    """Return how busy the GPUs are in the newest kernel profile, percent, where it says why they are idle."""
+    family = judged.streams.families.get(KERNELS)
+    stream = family.stream if isinstance(family, CaptureStreams) else None
+    verdict = None if stream is None else stream.state.verdict
+    if verdict is None or verdict.shares is None or verdict.busy_share is None:
+        return None
+    idle = verdict.shares.loader + verdict.shares.host + verdict.shares.other
+    explained = sum(found.gain_share for found in verdict.rules if found.sure and found.rule in IDLE_CAUSES)
+    return 100.0 * verdict.busy_share if idle and explained >= PROFILED_EXPLAINED * idle else None
 
 
 def _joined(spans: Iterator[Span]) -> list[Span]:

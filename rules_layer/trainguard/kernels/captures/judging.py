@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import replace
-
 from trainguard.kernels.captures.verdict import Proof, RuleVerdict
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, KernelFinding
+from trainguard.kernels.findings.finding import FEW_STEPS, KernelFinding
 from trainguard.kernels.ranks.entries import AcrossRanks
-from trainguard.kernels.ranks.join import LATE_RANK
+from trainguard.kernels.ranks.late import beside_late_rank
 from trainguard.plain_text import one_line
 
-EXPOSED = FAMILY + "ExposedCommunication"
 MOST_RULES = 64
 EVIDENCE = 3
 NAMED = 8
@@ -31,24 +28,11 @@ def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> l
     """Return the rules that fire on any rank or across ranks: what explains most of the time comes first."""
     found: dict[str, list[tuple[str, KernelFinding]]] = {}
     for rank in ranks:
-        for finding in rank.findings:
+        for finding in beside_late_rank(rank.findings, across):
             found.setdefault(finding.id, []).append((called(rank), finding))
     for finding in [] if across is None else across.findings:
         found.setdefault(finding.id, []).append(("", finding))
-    made = {rule: _of_rule(rule, entries) for rule, entries in found.items()}
-    late = made.get(LATE_RANK)
-    if late is not None and late.sure and EXPOSED in made:
-        made[EXPOSED] = _without(made[EXPOSED], late)
-    return sorted(made.values(), key=_place)[:MOST_RULES]
-
-
-def _without(exposed: RuleVerdict, late: RuleVerdict) -> RuleVerdict:
-    """Return exposed communication without the wait for a late rank, which that rank explains."""
-    return replace(
-        exposed,
-        gain_ns_per_step=max(exposed.gain_ns_per_step - late.gain_ns_per_step, 0),
-        gain_share=round(max(exposed.gain_share - late.gain_share, 0.0), 4),
-    )
+    return sorted((_of_rule(rule, entries) for rule, entries in found.items()), key=_place)[:MOST_RULES]
 
 
 def _place(found: RuleVerdict) -> tuple[bool, float, int, int, str]:

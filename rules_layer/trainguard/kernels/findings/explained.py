@@ -25,6 +25,11 @@ from trainguard.kernels.intervals import Spans, clipped, difference, intersectio
 HALF = 0.5
 """Kernels that compute do not go away: on tensor cores, in a lower precision or in larger ones they still run."""
 
+IDLE_CAUSES = frozenset(
+    FAMILY + name for name in ("LoaderBound", "WrongParallel", "SyncStall", "LaunchBound", "SmallKernelStorm")
+)
+"""Rules that say why a GPU is idle; others say that it is."""
+
 _OUTLIER = FAMILY + "TraceStepOutlier"
 
 

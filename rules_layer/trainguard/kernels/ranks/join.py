@@ -19,6 +19,7 @@ from trainguard.kernels.findings.finding import (
 )
 from trainguard.kernels.ranks.alike import groups_of, likes_of
 from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.ranks.late import LATE_RANK
 from trainguard.kernels.ranks.transfers import transfers_of
 from trainguard.kernels.ranks.waiting import Waiting, compared, widest
 from trainguard.kernels.ranks.windows import compared_places
@@ -32,7 +33,6 @@ SLOW_COMPUTE, SLOW_HIGH = 1.1, 1.5
 
 MOST_MISSING = 100
 MOST_WAITS = 50
-LATE_RANK = FAMILY + "LateRank"
 
 
 def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:

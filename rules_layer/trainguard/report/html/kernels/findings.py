@@ -7,6 +7,7 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.findings.finding import FAMILY, Evidence, KernelFinding
 from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.ranks.late import beside_late_rank
 from trainguard.kernels.words import counted
 from trainguard.report.html.kernels.island import rank_name
 from trainguard.report.html.kernels.text import nanos
@@ -67,7 +68,7 @@ def shown_findings(
     """
     found: dict[str, list[tuple[RankProfile, KernelFinding]]] = {}
     for rank in ranks:
-        for finding in rank.findings:
+        for finding in beside_late_rank(rank.findings, across):
             found.setdefault(finding.id, []).append((rank, finding))
     places = {rank.trace: place for place, rank in enumerate(drawn)}
     shown = [_shown(entries, len(ranks), places) for entries in found.values()]
