@@ -13,7 +13,7 @@ PARTS = ("compute", "copies", "communication", "peers", "loader", "host", "other
 
 
 def total(shares: StepShares) -> float:
-    return sum(getattr(shares, part) for part in PARTS)
+    return float(sum(getattr(shares, part) for part in PARTS))
 
 
 def ranks_of(delay_us: float = 4_000.0) -> list[RankProfile]:

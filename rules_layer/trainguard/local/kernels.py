@@ -162,7 +162,9 @@ def _drain(applied: Iterator[object]) -> None:
 
 def _chosen(traces: Sequence[TraceObject]) -> tuple[list[TraceObject], list[TraceObject]]:
     """Return the traces that are read, in order of their keys, and those that are left out."""
-    chosen, left_out, total = [], [], 0
+    chosen: list[TraceObject] = []
+    left_out: list[TraceObject] = []
+    total = 0
     for trace in sorted(traces, key=lambda each: each.key):
         text = trace.size * (GZIP_GROWTH if trace.key.endswith(".gz") else 1)
         if len(chosen) < MOST_TRACES and total + text <= MOST_BYTES:

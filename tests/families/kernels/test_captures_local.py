@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,10 @@ from tests.support.kernel_traces import real_text
 from tests.support.small_job import JOB, Upload
 from trainguard.api import analyze
 from trainguard.families.installed import FAMILIES
-from trainguard.kernels.captures.verdict import CaptureVerdict
+from trainguard.families.kernels.session import state_of
+from trainguard.kernels.columns import Trace
 from trainguard.kernels.listing.choice import Wanted
+from trainguard.kernels.reading import read_any
 from trainguard.local import kernels as local_kernels
 from trainguard.local.analysis import NoProgress, evaluated_profile
 from trainguard.local.kernel_files import find_traces
@@ -123,8 +126,12 @@ def test_where_no_trace_can_be_read_the_rules_say_so(tmp_path: Path) -> None:
 
 def test_only_the_newest_capture_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    real = local_kernels.read_any
-    monkeypatch.setattr(local_kernels, "read_any", lambda name, *more: read.append(name) or real(name, *more))
+
+    def noted(name: str, *more: Any) -> Trace:
+        read.append(name)
+        return read_any(name, *more)
+
+    monkeypatch.setattr(local_kernels, "read_any", noted)
     job = folder_of(tmp_path, [*capture(delay_us=HELD_UP), *capture(FIRST + 3_600.0)])
     report = analyze(job)
     assert len(read) == 4
@@ -179,8 +186,8 @@ def test_a_real_trace_in_a_folder_is_judged_with_its_shares(tmp_path: Path) -> N
     known = JobRecord(job=JOB, arn=f"unknown:{JOB}", bucket="", prefix="")
     done = evaluated_profile(profile, known, FAMILIES.plan(known), NoProgress(), timelines=False)
     (record,) = (each for each in done.evaluation.records if each.key.family == "kernels")
-    verdict = FAMILIES.open(JOB, done.evaluation.plan, [record]).stream_of(record.key).state.verdict
-    assert isinstance(verdict, CaptureVerdict)
+    verdict = state_of(record).verdict
+    assert verdict is not None
     assert verdict.rules[0].rule == "kernels/LoaderBound"
     assert verdict.shares is not None
     assert verdict.shares.loader == pytest.approx(0.33, abs=0.01)

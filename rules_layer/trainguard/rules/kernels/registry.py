@@ -72,8 +72,8 @@ class LaunchBound(CaptureRule):
     spec: ClassVar[RuleSpec] = _spec(
         "LaunchBound",
         "Launches that come too late",
-        "busy under 70 %, half of the idle time is the host's, and kernels start within 10 us of their launch; the wait "
-        "for data counts as neither busy nor idle",
+        "busy under 70 %, half of the idle time is the host's, and kernels start within 10 us of their launch; the "
+        "wait for data counts as neither busy nor idle",
         Measure("median delay from launch to start", "us"),
         "the host launched kernels too slowly",
     )
