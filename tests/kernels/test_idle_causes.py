@@ -1,12 +1,11 @@
 """Why a GPU is idle, on traces whose gaps can be added up by hand."""
 
-from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, TraceWriter, judged, read
+from tests.support.kernel_traces import BF16_GEMM, COMMUNICATION_STREAM, LOADER, TraceWriter, judged, read
 from trainguard.kernels.entries import GpuIdleEntry
 from trainguard.kernels.intervals import union
 from trainguard.kernels.metrics import rank_metrics
 
 US = 1_000
-LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 def idle(made: TraceWriter) -> GpuIdleEntry:

@@ -4,11 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.kernel_ranks import STEP_US, TRANSFER_US, documents, judged_document
-from tests.support.kernel_traces import BF16_GEMM, PINNED, TraceWriter, judged
+from tests.support.kernel_traces import BF16_GEMM, LOADER, PINNED, TraceWriter, judged
 from trainguard.kernels.captures.step_shares import StepShares, capture_shares, rank_shares
 from trainguard.kernels.document import RankProfile
 
-LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 PARTS = ("compute", "copies", "communication", "peers", "loader", "host", "other")
 
 

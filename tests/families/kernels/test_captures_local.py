@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.captures import FIRST, HELD_UP, ROOT, Live, capture
 from tests.support.kernel_traces import real_text
-from tests.support.small_job import JOB, Upload
+from tests.support.small_job import BUCKET, JOB, Upload
 from trainguard.api import analyze
 from trainguard.families.installed import FAMILIES
 from trainguard.families.kernels.session import state_of
@@ -20,7 +20,7 @@ from trainguard.kernels.listing.choice import Wanted
 from trainguard.kernels.reading import read_any
 from trainguard.local import kernels as local_kernels
 from trainguard.local.analysis import NoProgress, evaluated_profile
-from trainguard.local.kernel_files import find_traces
+from trainguard.local.kernel_files import find_traces, traces_below
 from trainguard.local.kernel_list import list_kernels
 from trainguard.local.places import open_job
 from trainguard.local.rows import evaluation_rows
@@ -192,3 +192,14 @@ def test_a_real_trace_in_a_folder_is_judged_with_its_shares(tmp_path: Path) -> N
     assert verdict.shares is not None
     assert verdict.shares.loader == pytest.approx(0.33, abs=0.01)
     assert list_kernels(str(job), Wanted()).profiles[0].status == "not judged"
+
+
+def test_a_prefix_in_a_bucket_has_the_captures_of_its_job_alone() -> None:
+    live = Live()
+    live.write([*capture(), *capture(FIRST + 3_600.0, folder="output/logs/")], announced=False)
+    (one, *_) = capture()
+    live.write([replace(one, key=f"another-job/kernel-traces/{one.key.rpartition('/')[2]}")], announced=False)
+    found = traces_below(live.world.objects, BUCKET, JOB)
+    assert found is not None
+    assert (found.captures, len(found.newest.traces), found.newest.folder) == (2, 4, f"{ROOT.folder}output/logs/")
+    assert traces_below(live.world.objects, BUCKET, "no-job") is None

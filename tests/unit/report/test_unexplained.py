@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from tests.support.judged_jobs import HOUR_S, START, Node, ended, judged_job
+from tests.support.slow_hosts import slow_host
 from tests.support.verdicts import over, quiet
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.families.kernels.family import KERNEL_PROFILES
+from trainguard.families.kernels.streams import CaptureStreams
 from trainguard.families.profiler.system_stream import SystemStream
 from trainguard.finding import Episode, clock_times
+from trainguard.kernels.captures.capture import CaptureHead, capture_verdict
+from trainguard.kernels.captures.keys import ALL_RANKS, KERNELS
+from trainguard.records import NodeRecord, StreamKey
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.unexplained import unexplained
 from trainguard.report.verdict import verdict_of
@@ -90,3 +96,33 @@ def test_given_an_object_that_could_not_be_read_when_no_rule_fires_then_it_is_no
 
     assert verdict.level == "unknown"
     assert "2 objects could not be read" in verdict.health
+
+
+def with_profile(judged: EvaluatedJob, kernel_us: float, loader_us: float = 0.0) -> EvaluatedJob:
+    """Return a job with a kernel profile, whose steps of 20 ms launch 40 kernels of so many microseconds."""
+    rank = slow_host(work_us=kernel_us, loader_us=loader_us)
+    head = CaptureHead(capture="c", version="v", run="r", folder="f/", at=START, traces=1)
+    record = NodeRecord(StreamKey(judged.job.job, ALL_RANKS, KERNELS))
+    stream = KERNEL_PROFILES.open_stream(record, judged.plan)
+    stream.apply(capture_verdict(head, [rank], None, {}))
+    families = {**judged.streams.families, KERNELS: CaptureStreams({record.key: record}, {record.key: stream})}
+    return replace(judged, streams=replace(judged.streams, families=families))
+
+
+@pytest.mark.parametrize("loader_us", [0.0, 12_000.0])
+def test_a_kernel_profile_that_says_why_leaves_nothing_open(loader_us: float) -> None:
+    judged = job_with([(10.0, 35.0)])
+    assert unexplained(judged) is not None
+    assert unexplained(with_profile(judged, 150.0 if not loader_us else 100.0, loader_us)) is None
+
+
+def test_a_kernel_profile_of_busy_gpus_explains_no_idle_hours() -> None:
+    judged = with_profile(job_with([(6.0, 90.0), (4.0, 5.0)]), 490.0)
+    assert unexplained(judged) is not None
+
+
+def test_a_kernel_profile_explains_no_time_in_which_gpus_do_less() -> None:
+    judged = with_profile(job_with([(6.0, 35.0), (4.0, 2.0)]), 200.0)
+    left = unexplained(judged)
+    assert left is not None
+    assert left.share == pytest.approx(0.4, abs=0.03)
