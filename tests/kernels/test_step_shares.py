@@ -38,7 +38,7 @@ def test_the_shares_of_a_step_are_those_that_can_be_added_up() -> None:
     assert found.end_s == pytest.approx(found.start_s + 0.004)
 
 
-def test_ranks_that_wait_for_a_late_one_communicate_less_than_it_seems() -> None:
+def test_the_wait_for_a_late_rank_is_apart_from_the_transfer() -> None:
     found = {each.rank: each for each in rank_shares(ranks_of())}
     step_us = STEP_US + 1_100.0
     assert found[0].peers * step_us == pytest.approx(4_000.0, rel=0.03)
