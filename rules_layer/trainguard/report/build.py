@@ -51,6 +51,13 @@ class BuiltReport:
         training = training_report(digest, self.fires)
         return replace(self, report=msgspec.structs.replace(self.report, scope="full", training=training))
 
+    def without_kernel_files(self) -> "BuiltReport":
+        """Return the report of a job whose ``kernels.html`` and ``kernels.json`` nobody wrote beside it."""
+        if self.report.kernels is None:
+            return self
+        kernels = msgspec.structs.replace(self.report.kernels, page=None, document=None)
+        return replace(self, report=msgspec.structs.replace(self.report, kernels=kernels))
+
 
 def build_report(
     job: JobRecord,
