@@ -8,12 +8,16 @@ from trainguard.records import JobRecord
 
 
 def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
-    """Return what the whole job has to pay for so far, as many nodes as SageMaker or the profile knows."""
+    """Return what the whole job has to pay for so far, as many nodes as SageMaker or the profile knows.
+
+    It is paid for up to the newest sample: times of tensors, logs and traces may be those of their files.
+    """
+    sampled = [family.watermark_s for family in streams.families.values() if family.first_at is not None]
     starts = (job.started_at, *(family.first_at for family in streams.families.values()))
     return Account(
         instance_type=job.instance_type,
         started_at=min((at for at in starts if at is not None), default=None),
-        watermark_s=streams.watermark_s,
+        watermark_s=max((at for at in sampled if at is not None), default=streams.watermark_s),
         nodes=max(len(streams.nodes), job.instance_count or 0),
         prices=plan.prices,
         unpaid_s=max((family.unpaid_s for family in streams.families.values()), default=0.0),

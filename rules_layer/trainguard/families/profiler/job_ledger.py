@@ -1,21 +1,15 @@
 """The ledger of a job from the states of its nodes' streams."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from trainguard.ledger.assembly import NodeTime, node_ledger, sharing
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.shares import StepShares
 from trainguard.ledger.spans import Span, without
 from trainguard.pricing.cost import Account
+from trainguard.state.gpu_time import GpuTime
 from trainguard.state.step_time import CHECKPOINT, EVALUATION, StepTime
-
-if TYPE_CHECKING:
-    from trainguard.families.profiler.framework_stream import FrameworkStream
-    from trainguard.families.profiler.system_stream import SystemStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +41,19 @@ class PaidNodes:
         return None if known is None else self.account.table.hourly(known)
 
 
+@dataclass(frozen=True, slots=True)
+class SampledNode:
+    """What a node's samplers saw of its GPUs; ``mig_names`` are instances of partitioned ones, which are left out."""
+
+    gpu_names: Sequence[str]
+    mig_names: Sequence[str]
+    use: GpuTime
+    interval_s: float
+
+
 def job_ledger(
-    system: Mapping[str, SystemStream],
-    framework: Mapping[str, FrameworkStream],
+    system: Mapping[str, SampledNode],
+    framework: Mapping[str, StepTime],
     paid: PaidNodes,
     shares: StepShares | None = None,
 ) -> Ledger:
@@ -58,20 +62,19 @@ def job_ledger(
     Parameters
     ----------
     system, framework : mapping
-        The streams by node.
+        What was sampled, and the time of steps, by node.
     paid : PaidNodes
     shares : StepShares or None
         What a kernel trace says of the job's steps.
     """
     spans, of_type = paid.spans, paid.gpus_of_type
-    seen = max((len(stream.state.gpu_names) for stream in system.values()), default=0)
+    seen = max((len(node.gpu_names) for node in system.values()), default=0)
     names = _with_missing({*system, *framework}, paid.account.nodes)
     times, left_out = [], []
     for name in names:
-        stream = system.get(name)
-        steps = framework[name].state.time if name in framework else None
-        time = _node_time(name, stream, steps, of_type or seen)
-        if stream is not None and stream.state.mig_names:
+        sampled = system.get(name)
+        time = _node_time(name, sampled, framework.get(name), of_type or seen)
+        if sampled is not None and sampled.mig_names:
             left_out.append(name)
         if time.gpus:
             times.append(replace(time, paid=spans, ended=paid.ended))
@@ -80,14 +83,14 @@ def job_ledger(
     return Ledger(nodes, paid.hourly, tuple(left_out), shares)
 
 
-def _node_time(name: str, stream: SystemStream | None, steps: StepTime | None, expected: int) -> NodeTime:
+def _node_time(name: str, sampled: SampledNode | None, steps: StepTime | None, expected: int) -> NodeTime:
     """Return what is known of a node: of one with partitioned GPUs only the others count."""
-    if stream is None:
+    if sampled is None:
         return NodeTime(name, expected, (), steps=steps)
-    gpu_names = tuple(stream.state.gpu_names)
-    gpus = len(gpu_names) if stream.state.mig_names else max(len(gpu_names), expected)
-    use = stream.state.use.finished(stream.interval_s)
-    return NodeTime(name, gpus, (), gpu_names=gpu_names, use=use, steps=steps, interval_s=stream.interval_s)
+    gpu_names = tuple(sampled.gpu_names)
+    gpus = len(gpu_names) if sampled.mig_names else max(len(gpu_names), expected)
+    use = sampled.use.finished(sampled.interval_s)
+    return NodeTime(name, gpus, (), gpu_names=gpu_names, use=use, steps=steps, interval_s=sampled.interval_s)
 
 
 def _with_missing(known: set[str], nodes: int) -> list[str]:

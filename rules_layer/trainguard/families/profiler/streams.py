@@ -112,7 +112,9 @@ class ProfilerStreams(FamilyStreams):
 
     def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
         """Return where the paid time of the job's GPUs went."""
-        return job_ledger(self.system, self.framework, PaidNodes(account, self.interruptions, ended), shares)
+        sampled = {node: stream.sampled for node, stream in self.system.items()}
+        steps = {node: stream.state.time for node, stream in self.framework.items()}
+        return job_ledger(sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
 
     def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""

@@ -13,7 +13,7 @@ from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleLoadError
-from trainguard.families.profiler.job_ledger import PaidNodes, job_ledger
+from trainguard.families.profiler.job_ledger import PaidNodes, SampledNode, job_ledger
 from trainguard.families.profiler.kinds import compared_rules, system_rules
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
@@ -173,11 +173,17 @@ class SystemStream:
         self.store()
         return SystemStream(self.node, copy.deepcopy(self.state), self._plan)
 
+    @property
+    def sampled(self) -> SampledNode:
+        """What the node's samplers saw of its GPUs."""
+        state = self.state
+        return SampledNode(state.gpu_names, state.mig_names, state.use, self.interval_s)
+
     def ledger(self, account: Account, *, ended: bool = False) -> Ledger:
         """Return where the paid time of the node's GPUs went, by utilization alone."""
         starts = [at for at in (account.started_at, self.state.kept.first_sample_at) if at is not None]
         account = replace(account, started_at=min(starts, default=None), nodes=1)
-        return job_ledger({self.node: self}, {}, PaidNodes(account, (), ended))
+        return job_ledger({self.node: self.sampled}, {}, PaidNodes(account, (), ended))
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
