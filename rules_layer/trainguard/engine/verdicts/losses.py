@@ -66,7 +66,9 @@ def claims_of(verdict: Verdict, ledger: Ledger, more: Sequence[Episode] = ()) ->
 
 def _claim(rule: str, buckets: tuple[Bucket, ...], episode: Episode, named: set[str], until: float) -> Claim:
     nodes = tuple(node for node in episode.nodes if node in named)
-    gpus = episode.gpus if nodes or len(named) == 1 else ()
+    # What ruins a job loses all of its GPUs' time, busy or not.
+    alone = (nodes or len(named) == 1) and set(_MARKS).isdisjoint(buckets)
+    gpus = episode.gpus if alone else ()
     return Claim(rule, buckets, (span_of(episode, until),), nodes, gpus)
 
 
