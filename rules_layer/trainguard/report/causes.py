@@ -7,10 +7,13 @@ from trainguard.engine.verdicts.explanations import EXPLAINED_SHARE
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.joint_loss import joint_nodes
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
+from trainguard.rules.low_gpu_usage import MERE_LOOKS
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
 from trainguard.rules.units import show_percent
+from trainguard.rules.words import FactSheet
 
 _BETWEEN_SHARE = 0.5
 """What lies between the steps is named where it is at least this part of what low GPUs waste."""
@@ -72,10 +75,9 @@ def looks_low(group: Sequence[RankedFinding]) -> bool:
 
 def joined_with(use: str, finding: RankedFinding, verdict: Verdict, hint: str | None = None) -> str:
     """Say how busy the GPUs were and, as its reason, what was found; ``hint`` is what may be behind low GPUs."""
-    words = in_words(finding, verdict)
-    if finding.symptom == LOW_GPUS and NO_REASON in words:
+    if finding.symptom == LOW_GPUS and finding.finding.kind in MERE_LOOKS:
         return f"{use}, {NO_REASON if hint is None else hint}"
-    return f"{use}, because {words}"
+    return f"{use}, because {in_words(finding, verdict)}"
 
 
 def hint_of(finding: RankedFinding, quiet: Mapping[str, tuple[int, int]]) -> str | None:
@@ -105,7 +107,11 @@ def between_steps(share: float) -> str:
 
 def in_words(finding: RankedFinding, verdict: Verdict) -> str:
     """Say what was found as a clause in the past tense, for example ``the GPUs waited for the CPU cores``."""
-    clause = spec_of(finding.rule).clause
+    said, spec = finding.finding, spec_of(finding.rule)
+    by_facts = "" if spec.text is None else spec.text(FactSheet(Status.FIRED, said.kind, said.facts, past=True)).clause
+    if by_facts:
+        return by_facts
+    clause = spec.clause
     if clause is None:
         return f"{finding.rule} fired"
     if isinstance(clause, str):

@@ -11,7 +11,7 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState
-from trainguard.rules.low_gpu_output import LEFT_OUT_SHARE
+from trainguard.rules.low_gpu_results import LEFT_OUT_SHARE
 from trainguard.rules.step_series import StepsState
 from trainguard.rules.system_usage import UsageState
 from trainguard.state.usage_counts import PERCENT_BINS

@@ -5,8 +5,10 @@ import pytest
 from tests.unit.rules.device_minutes import DevicesAt, Rows, replay_devices
 from tests.unit.rules.node_replay import JOB_START, Replay
 from trainguard.records import Status
-from trainguard.rules.low_gpu_activity import MOST_MINUTES
-from trainguard.rules.low_gpu_output import SM_P95, TENSOR_P95, WEAK_MEAN
+from trainguard.rules.low_gpu_devices import MOST_MINUTES
+from trainguard.rules.low_gpu_node import WEAK_MEAN
+from trainguard.rules.low_gpu_results import SM_P95, TENSOR_P95
+from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 
 
@@ -58,7 +60,7 @@ def test_given_no_sm_activity_when_judged_then_nothing_is_said_of_it() -> None:
 def test_given_gpus_that_are_low_by_utilization_when_judged_then_that_is_said_with_their_sm_activity() -> None:
     said = judge(steady(9.0, 9.0), busy=30.0).last
     assert said.status is Status.FIRED
-    assert "95 % of the last" in said.reason
+    assert said.kind == Kind.UNDER_USED
     assert said.reason.endswith(
         "SM activity of gpu0 was 9 % on average over the last 40 minutes of work in which it was measured."
     )

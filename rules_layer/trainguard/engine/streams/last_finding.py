@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from trainguard.finding import clock_times
+from trainguard.finding import Fact, clock_times
 from trainguard.rules.rule_result import IdleNode, RuleResult
 from trainguard.timestamps import iso_time
 
@@ -21,7 +21,7 @@ class LastFinding(msgspec.Struct, array_like=True):
     """The judgement at the last evaluation at which the condition held, ``at`` epoch seconds of event time.
 
     ``since_s`` is how long the stream had been judged by then, from its first evaluation on; ``until`` is when the
-    condition was over as the rule said, epoch seconds.
+    condition was over as the rule said, epoch seconds. ``kind`` and ``facts`` are those of that judgement.
     """
 
     at: float
@@ -35,6 +35,8 @@ class LastFinding(msgspec.Struct, array_like=True):
     idle_node: IdleNode | None
     score: float | None = None
     until: float | None = None
+    kind: str = ""
+    facts: tuple[Fact, ...] = ()
 
     @classmethod
     def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
@@ -52,6 +54,8 @@ class LastFinding(msgspec.Struct, array_like=True):
             idle_node=result.idle_node,
             score=result.score,
             until=result.until,
+            kind=result.kind,
+            facts=result.facts,
         )
 
     def with_result(
@@ -80,6 +84,8 @@ class LastFinding(msgspec.Struct, array_like=True):
             confidence=self.confidence,
             idle_node=self.idle_node,
             score=self.score,
+            kind=self.kind,
+            facts=self.facts,
         )
 
 

@@ -18,6 +18,7 @@ from trainguard.report.html.sections.build import Section, anchor_of, has_fired
 from trainguard.rules.parameters import UNSHOWN
 from trainguard.rules.registry import spec_of
 from trainguard.rules.units import faults_counted
+from trainguard.rules.words import FactSheet
 
 LEVELS: Mapping[str, tuple[str, str]] = {
     "healthy": ("Healthy", "ok"),
@@ -178,6 +179,9 @@ def _level(report: Report) -> Badge:
 
 def reason_found(finding: FindingEntry) -> str:
     """Return what was found, without what the rule measured when it was over: the episodes say when it was."""
+    spec = spec_of(finding.rule)
+    if finding.episodes and not finding.ongoing and spec.text is not None and finding.kind:
+        return spec.text(FactSheet(Status.FIRED, finding.kind, tuple(finding.facts), past=True)).reason
     over = _LAST_SEEN.fullmatch(finding.reason) if finding.episodes else None
     return finding.reason if over is None else over["found"]
 
