@@ -75,7 +75,7 @@ def looks_low(group: Sequence[RankedFinding]) -> bool:
 
 def joined_with(use: str, finding: RankedFinding, verdict: Verdict, hint: str | None = None) -> str:
     """Say how busy the GPUs were and, as its reason, what was found; ``hint`` is what may be behind low GPUs."""
-    if finding.symptom == LOW_GPUS and finding.finding.kind in MERE_LOOKS:
+    if finding.symptom == LOW_GPUS and finding.finding.finding_kind in MERE_LOOKS:
         return f"{use}, {NO_REASON if hint is None else hint}"
     return f"{use}, because {in_words(finding, verdict)}"
 
@@ -108,7 +108,9 @@ def between_steps(share: float) -> str:
 def in_words(finding: RankedFinding, verdict: Verdict) -> str:
     """Say what was found as a clause in the past tense, for example ``the GPUs waited for the CPU cores``."""
     said, spec = finding.finding, spec_of(finding.rule)
-    by_facts = "" if spec.text is None else spec.text(FactSheet(Status.FIRED, said.kind, said.facts, past=True)).clause
+    by_facts = (
+        "" if spec.text is None else spec.text(FactSheet(Status.FIRED, said.finding_kind, said.facts, past=True)).clause
+    )
     if by_facts:
         return by_facts
     clause = spec.clause

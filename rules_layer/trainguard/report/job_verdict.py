@@ -8,7 +8,7 @@ from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.report.fleet_facts import JobFacts
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
 from trainguard.report.phrasing import listed
-from trainguard.rules.low_gpu_usage import NODE_IDLES, Kind
+from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
 from trainguard.rules.registry import spec_of
 from trainguard.rules.units import counted
@@ -20,6 +20,7 @@ STALE_S = 900.0
 
 SURE_AFTER_S = 1_800.0
 MINUTES_AN_HOUR = 60.0
+_IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
 _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 _BLIND = _PENDING | {Status.DISABLED}
 LACKING_SHARE = 0.05
@@ -175,7 +176,7 @@ class _Findings:
     @property
     def memory_held_on(self) -> list[str]:
         """Those of them whose GPUs hold memory, in order."""
-        holding = {each.row.node for each in self.rows if each.row.finding.kind == Kind.HOLDS_MEMORY}
+        holding = {each.row.node for each in self.rows if each.row.quantity == HELD_TIME.what}
         return [node for node in self.idle_nodes if node in holding]
 
     @property
@@ -245,7 +246,7 @@ class _Findings:
 
 def _is_idle(row: RuleRow) -> bool:
     """Whether a row says that no GPU of its node works."""
-    return row.rule == LOW_GPU.name and row.status is Status.FIRED and row.finding.kind in NODE_IDLES
+    return row.rule == LOW_GPU.name and row.status is Status.FIRED and row.quantity in _IDLE
 
 
 def _began(row: RuleRow) -> float | None:

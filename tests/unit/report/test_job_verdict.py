@@ -17,7 +17,8 @@ from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
-from trainguard.rules.low_gpu_usage import Kind
+from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_utilization import P95
 from trainguard.stores import StoredRow
 
 NOW = MONDAY + 10 * HOUR_S
@@ -27,31 +28,31 @@ LOW = "LowGPUUtilization"
 
 
 def low(
-    of: JobRecord, node: str | None, kind: Kind | None = Kind.STOPPED, *, start: float = MONDAY + HOUR_S
+    of: JobRecord, node: str | None, quantity: str | None = IDLE_TIME.what, *, start: float = MONDAY + HOUR_S
 ) -> StoredRow:
-    """Return the row of LowGPUUtilization on a node that idles, or on the job; fine where ``kind`` is None."""
+    """Return the row of LowGPUUtilization on a node that idles, or on the job; fine where ``quantity`` is None."""
     row = RuleRow(
         job=of.job,
         finding=Finding(
             rule=LOW,
             node=node,
             reason="No GPU is used.",
-            kind=kind or Kind.FINE,
-            severity=None if kind is None else Severity.CRITICAL,
+            severity=None if quantity is None else Severity.CRITICAL,
             advice="Stop it.",
-            episodes=() if kind is None else (Episode(start=start, end=None),),
+            episodes=() if quantity is None else (Episode(start=start, end=None),),
         ),
-        status=Status.OK if kind is None else Status.FIRED,
-        wasted_percent=None if kind is None else 90.0,
-        times_fired=0 if kind is None else 1,
+        status=Status.OK if quantity is None else Status.FIRED,
+        quantity=quantity,
+        wasted_percent=None if quantity is None else 90.0,
+        times_fired=0 if quantity is None else 1,
         evaluated_through=NOW,
     )
     return StoredRow(row)
 
 
-def idle(of: JobRecord = RUNNING, *nodes: Kind | None) -> list[StoredRow]:
+def idle(of: JobRecord = RUNNING, *nodes: str | None) -> list[StoredRow]:
     """Return the rows of a job of which each node idles by one of the measures."""
-    kinds = nodes or (Kind.STOPPED, Kind.NEARLY_IDLE)
+    kinds = nodes or (IDLE_TIME.what, QUIET_MEAN.what)
     rows = [low(of, f"algo-{number}", each, start=MONDAY + number * HOUR_S) for number, each in enumerate(kinds, 1)]
     return [report_row(of), low(of, None), *rows]
 
@@ -71,25 +72,25 @@ def test_given_a_job_of_which_no_node_works_when_asked_then_it_is_idle_since_the
 
 @pytest.mark.parametrize(
     "nodes",
-    [(Kind.STOPPED, None), (Kind.STOPPED, Kind.UNDER_USED), (Kind.STOPPED,)],
+    [(IDLE_TIME.what, None), (IDLE_TIME.what, P95.what), (IDLE_TIME.what,)],
     ids=["one works", "one is low", "one is not known"],
 )
-def test_given_a_node_that_works_or_is_not_known_when_asked_then_the_job_is_not_idle(nodes: tuple[Kind | None]) -> None:
+def test_given_a_node_that_works_or_is_not_known_when_asked_then_the_job_is_not_idle(nodes: tuple[str | None]) -> None:
     assert said(RUNNING, *idle(RUNNING, *nodes)).verdict is Verdict.WASTED
 
 
 def test_given_a_node_that_idles_beside_one_that_works_when_asked_then_it_is_named() -> None:
-    assert said(RUNNING, *idle(RUNNING, Kind.STOPPED, None)).idle_nodes == ["algo-1"]
-    assert said(RUNNING, *idle(RUNNING, Kind.UNDER_USED, None)).idle_nodes == []
+    assert said(RUNNING, *idle(RUNNING, IDLE_TIME.what, None)).idle_nodes == ["algo-1"]
+    assert said(RUNNING, *idle(RUNNING, P95.what, None)).idle_nodes == []
     ended = job(nodes=2)
     assert said(ended, *idle(ended)).idle_nodes == []
 
 
 def test_given_idle_nodes_when_one_holds_memory_then_the_job_is_idle_and_that_node_is_named() -> None:
-    verdict = said(RUNNING, *idle(RUNNING, Kind.HOLDS_MEMORY, Kind.STOPPED))
+    verdict = said(RUNNING, *idle(RUNNING, HELD_TIME.what, IDLE_TIME.what))
     assert (verdict.verdict, verdict.idle_nodes) == (Verdict.IDLE, ["algo-1", "algo-2"])
     assert verdict.memory_held_on == ["algo-1"]
-    assert said(job(nodes=2), *idle(job(nodes=2), Kind.HOLDS_MEMORY)).memory_held_on == []
+    assert said(job(nodes=2), *idle(job(nodes=2), HELD_TIME.what)).memory_held_on == []
 
 
 def test_given_findings_when_asked_then_what_costs_is_waste_and_what_does_not_is_a_risk() -> None:

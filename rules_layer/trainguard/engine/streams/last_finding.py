@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
+from trainguard.engine.verdicts.words import kept_words, past_words
 from trainguard.finding import Fact, clock_times
 from trainguard.rules.rule_result import IdleNode, RuleResult
 from trainguard.timestamps import iso_time
@@ -21,11 +22,13 @@ class LastFinding(msgspec.Struct, array_like=True):
     """The judgement at the last evaluation at which the condition held, ``at`` epoch seconds of event time.
 
     ``since_s`` is how long the stream had been judged by then, from its first evaluation on; ``until`` is when the
-    condition was over as the rule said, epoch seconds. ``kind`` and ``facts`` are those of that judgement.
+    condition was over as the rule said, epoch seconds.
     """
 
     at: float
     since_s: float
+    kind: str
+    facts: tuple[Fact, ...]
     reason: str
     advice: str | None
     worst: str | None
@@ -35,18 +38,18 @@ class LastFinding(msgspec.Struct, array_like=True):
     idle_node: IdleNode | None
     score: float | None = None
     until: float | None = None
-    kind: str = ""
-    facts: tuple[Fact, ...] = ()
 
     @classmethod
-    def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
-        """Keep what matters of a judgement that holds, in words that stay true when it does no more."""
-        reason, advice = result.kept_texts
+    def of(cls, rule: str, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
+        """Keep what matters of a judgement that holds: its facts, and the words of a rule that gives none."""
+        reason, advice = kept_words(rule, result.kind, *result.kept_texts, longest=TEXT_LENGTH)
         return cls(
             at=at,
             since_s=at - began_at,
-            reason=reason[:TEXT_LENGTH],
-            advice=None if advice is None else advice[:TEXT_LENGTH],
+            kind=result.kind,
+            facts=result.facts,
+            reason=reason,
+            advice=advice,
             worst=result.worst,
             wasted_share=result.wasted_share,
             affected_share=result.affected_share,
@@ -54,12 +57,10 @@ class LastFinding(msgspec.Struct, array_like=True):
             idle_node=result.idle_node,
             score=result.score,
             until=result.until,
-            kind=result.kind,
-            facts=result.facts,
         )
 
     def with_result(
-        self, now: RuleResult, watermark_s: float, *, start: float | None = None, closed: bool = False
+        self, rule: str, now: RuleResult, watermark_s: float, *, start: float | None = None, closed: bool = False
     ) -> RuleResult:
         """Return the judgement of now, at the watermark ``watermark_s``, with what was found before it.
 
@@ -74,18 +75,20 @@ class LastFinding(msgspec.Struct, array_like=True):
         elapsed_s = max(watermark_s - self.at, 0.0)
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + elapsed_s)
         affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
+        found = past_words(rule, self.kind, self.facts, reason=self.reason, advice=self.advice)
         return replace(
             now,
-            reason=f"{clock_times(iso_time(since), iso_time(until))}: {self.reason} {then}: {now.reason}",
-            advice=self.advice,
+            reason=f"{clock_times(iso_time(since), iso_time(until))}: {found.reason} {then}: {now.reason}",
+            advice=found.advice,
+            found=found,
+            kind=self.kind,
+            facts=self.facts,
             worst=self.worst,
             wasted_share=_faded(self.wasted_share, fading),
             affected_share=max(affected, default=None),
             confidence=self.confidence,
             idle_node=self.idle_node,
             score=self.score,
-            kind=self.kind,
-            facts=self.facts,
         )
 
 
