@@ -228,10 +228,7 @@ def regular_breaks(view: NodeView) -> RegularBreaks | None:
 Finding = Mapping[str, Any]
 """Fields of a result that are the same whatever was found."""
 
-
-def _looks(idleness: Idleness) -> Kind:
-    looks = {"unused": Kind.NEVER_USED, "silent": Kind.STOPPED, "quiet": Kind.NEARLY_IDLE, "weak": Kind.HARDLY_USED}
-    return looks[idleness.look]
+_LOOKS: Mapping[Look, Kind] = {"unused": Kind.NEVER_USED, "silent": Kind.STOPPED, "quiet": Kind.NEARLY_IDLE}
 
 
 def _idle_facts(view: NodeView, idleness: Idleness, use: MeanUse | None, threshold: float) -> tuple[Fact, ...]:
@@ -299,7 +296,7 @@ def judge_idle(
 ) -> RuleResult:
     """Say that a node idles, and what memory its GPUs hold the while, where that is known."""
     idle_share = share_of_paid(view, idleness.seconds)
-    holding, look = held_memory(held, view), _looks(idleness)
+    holding, look = held_memory(held, view), _LOOKS[idleness.look]
     use = _newest_use(view, parts, 0.0) if look is Kind.NEARLY_IDLE else None
     facts = _idle_facts(view, idleness, use, QUIET_PERCENT)
     kind, by_mean, measure = look, look is Kind.NEARLY_IDLE and holding is None, IDLE_TIME

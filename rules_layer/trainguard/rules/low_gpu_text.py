@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from trainguard.finding import Fact
-from trainguard.rules.low_gpu_usage import Kind
+from trainguard.rules.low_gpu_usage import NODE_IDLES, Kind
 from trainguard.rules.units import counted, show_duration, show_number, show_percent
 from trainguard.rules.words import FactSheet, Words
 from trainguard.statuses import Status
@@ -19,6 +19,7 @@ NAMES: Mapping[str, str] = {
     Kind.NEARLY_IDLE: "nearly idle",
     Kind.HARDLY_USED: "under-used",
 }
+_DONE = {Kind.NEVER_USED: "were never used", Kind.STOPPED: "stopped working", Kind.NEARLY_IDLE: "were nearly idle"}
 HOLDING_SUFFIX = ", memory held"
 
 
@@ -48,13 +49,12 @@ def _idle(sheet: FactSheet) -> Words:
     if held is not None:
         holders = f"the processes on {node}"
         return Words(reason, _end_holders(sheet, holders), f"the GPUs of {node} were idle and held memory")
-    advice, done = _IDLE_ADVICE[Kind(look)]
-    return Words(reason, advice(sheet, f"{node}"), f"the GPUs of {node} {done}")
+    return Words(reason, _idle_advice(sheet, look), f"the GPUs of {node} {_DONE[look]}")
 
 
 def _idling(sheet: FactSheet, look: str) -> str:
     idle = sheet["idle_time"]
-    node, lasted = idle.node, show_duration(float(idle.value))
+    node, lasted = idle.node, _time(idle)
     if look == Kind.STOPPED:
         return f"every GPU of {node} {'was' if _is_past(sheet) else 'has been'} idle for {lasted}"
     since = " since its first sample" if sheet.number("idle_since") <= sheet.number("first_sample") + 1.0 else ""
@@ -70,25 +70,15 @@ def _idling(sheet: FactSheet, look: str) -> str:
     )
 
 
-def _hangs(sheet: FactSheet, node: str) -> str:
-    if _is_past(sheet):
-        return f"Find out what the job waited for, or why it hung, on {node}."
-    return f"Check whether the job hangs on {node}, and stop it if it does."
-
-
-def _needs_gpus(sheet: FactSheet, node: str) -> str:
-    does, needs = ("did", "needed") if _is_past(sheet) else ("does", "needs")
+def _idle_advice(sheet: FactSheet, look: str) -> str:
+    node, past = sheet["idle_time"].node, _is_past(sheet)
+    if look == Kind.NEVER_USED:
+        return f"Check that the script places the model on the GPUs of {node}."
+    if look == Kind.STOPPED:
+        over = f"Find out what the job waited for, or why it hung, on {node}."
+        return over if past else f"Check whether the job hangs on {node}, and stop it if it does."
+    does, needs = ("did", "needed") if past else ("does", "needs")
     return f"Check what the job {does} on {node}, and whether that {needs} GPUs."
-
-
-_IDLE_ADVICE: Mapping[Kind, tuple[Callable[[FactSheet, str], str], str]] = {
-    Kind.NEVER_USED: (
-        lambda _, node: f"Check that the script places the model on the GPUs of {node}.",
-        "were never used",
-    ),
-    Kind.STOPPED: (_hangs, "stopped working"),
-    Kind.NEARLY_IDLE: (_needs_gpus, "were nearly idle"),
-}
 
 
 def _hardly_used(sheet: FactSheet) -> Words:
@@ -146,11 +136,10 @@ def _end_holders(sheet: FactSheet, who: str) -> str:
 def _gpu_holds_memory(sheet: FactSheet) -> Words:
     """Say that one GPU idles beside others that work, and what it holds."""
     idle, held = sheet["idle_time"], sheet["memory_in_use"]
-    past = _is_past(sheet)
-    been, holds = ("was", "held") if past else ("has been", "holds")
+    been, holds = ("was", "held") if _is_past(sheet) else ("has been", "holds")
     allowed = show_duration(idle.threshold or 0.0)
     return Words(
-        f"idle{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle for {show_duration(float(idle.value))} "
+        f"idle{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle for {_time(idle)} "
         f"(allowed {allowed}), and {holds} {_amount(held, sheet.get('memory_total'))} of memory{_how_many(sheet)}.",
         _end_holders(sheet, f"the process on {idle.device} of {idle.node}"),
         f"{idle.device} of {idle.node} was idle and held memory",
@@ -173,15 +162,12 @@ def _idle_in_part(sheet: FactSheet) -> Words:
 
 def _pauses(sheet: FactSheet) -> Words:
     length, period = sheet["pause_length"], sheet["period"]
-    times = f"for {show_duration(float(length.value))} every {show_duration(float(period.value))}"
-    least = show_percent(100.0 * (sheet["pause_share"].threshold or 0.0))
-    does = "did" if _is_past(sheet) else "do"
+    least, do = show_percent(100.0 * (sheet["pause_share"].threshold or 0.0)), "did" if _is_past(sheet) else "do"
     return Words(
         f"{_pausing(sheet)} (threshold {least}).",
-        f"Save, evaluate or preprocess less often, or do so while training goes on: in every "
-        f"{show_duration(float(period.value))} the GPUs of {period.node} {does} nothing for "
-        f"{show_duration(float(length.value))}.",
-        f"the GPUs of {length.node} paused {times}",
+        "Save, evaluate or preprocess less often, or do so while training goes on: in every "
+        f"{_time(period)} the GPUs of {period.node} {do} nothing for {_time(length)}.",
+        f"the GPUs of {length.node} paused for {_time(length)} every {_time(period)}",
     )
 
 
@@ -189,8 +175,8 @@ def _pausing(sheet: FactSheet) -> str:
     length, period, share = sheet["pause_length"], sheet["period"], sheet["paused_time_share"]
     pause = "paused" if _is_past(sheet) else "pause"
     return (
-        f"the GPUs of {length.node} {pause} for {show_duration(float(length.value))} every "
-        f"{show_duration(float(period.value))}, {_share(share)} of the paid time, as saving a checkpoint, evaluating "
+        f"the GPUs of {length.node} {pause} for {_time(length)} every "
+        f"{_time(period)}, {_share(share)} of the paid time, as saving a checkpoint, evaluating "
         "or preprocessing does"
     )
 
@@ -209,14 +195,14 @@ def _under_used(sheet: FactSheet) -> Words:
             f"nothing more to do and cores are free, take a smaller instance: {where} was at most {_percent(high)} "
             "busy in 95 % of its newest samples at work."
         )
-    return Words(f"{_low(sheet)}{_low_for(sheet)}{_how_many(sheet)}.{_notes(sheet)}", advice, _NOT_BUSY)
+    return Words(_low_found(sheet), advice, _NOT_BUSY)
 
 
 def _fluctuates(sheet: FactSheet) -> Words:
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
     waits = "waited" if _is_past(sheet) else "waits"
     return Words(
-        f"{_low(sheet)}{_low_for(sheet)}{_how_many(sheet)}.{_notes(sheet)}",
+        _low_found(sheet),
         f"Look for what {high.device} on {high.node} {waits} for again and again, idle at {_percent(low)} and then "
         f"busy at {_percent(high)}: data, checkpoints, other workers or blocking calls between steps.",
         _NOT_BUSY,
@@ -228,17 +214,21 @@ def _low(sheet: FactSheet) -> str:
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
     points = counted(int(sheet.number("samples_at_work")), "sample")
     span = f"its last {points} outside pauses, over {_span(high)},"
-    limit = f"{_percent(high)} (threshold {show_percent(high.threshold or 0.0)})"
-    if float(high.value) < (high.threshold or 0.0) or float(low.value) >= (low.threshold or 0.0):
-        return f"{high.device} on {high.node}: 95 % of {span} have a GPU utilization of at most {limit}"
+    unsteady = sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
+    if sheet.kind == Kind.UNDER_USED or not (unsteady or float(high.value) >= (high.threshold or 0.0)):
+        return f"{high.device} on {high.node}: 95 % of {span} have a GPU utilization of at most {_limit(high)}"
     return (
-        f"{high.device} on {high.node}: of {span} the busiest 5 % have a GPU utilization of at least {limit}, but the "
-        f"idlest 5 % of at most {_percent(low)} (threshold {show_percent(low.threshold or 0.0)})"
+        f"{high.device} on {high.node}: of {span} the busiest 5 % have a GPU utilization of at least {_limit(high)}, "
+        f"but the idlest 5 % of at most {_limit(low)}"
     )
 
 
-def _low_for(sheet: FactSheet) -> str:
-    return f", and that for {show_duration(sheet.number('low_time'))}"
+def _low_found(sheet: FactSheet) -> str:
+    return f"{_low_since(sheet)}{_how_many(sheet)}.{_notes(sheet)}"
+
+
+def _low_since(sheet: FactSheet) -> str:
+    return f"{_low(sheet)}, and that for {show_duration(sheet.number('low_time'))}"
 
 
 def _low_for_short(sheet: FactSheet) -> Words:
@@ -252,7 +242,7 @@ def _small_dips(sheet: FactSheet) -> Words:
     dips = sheet["dip_share"]
     gate = show_percent(100.0 * (dips.threshold or 0.0))
     return Words(
-        f"{_low(sheet)}{_low_for(sheet)}; its dips leave {_share(dips)} of that time unused, and count from {gate} "
+        f"{_low_since(sheet)}; its dips leave {_share(dips)} of that time unused, and count from {gate} "
         f"on.{_notes(sheet)}"
     )
 
@@ -260,12 +250,13 @@ def _small_dips(sheet: FactSheet) -> Words:
 def _fine(sheet: FactSheet) -> Words:
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
     worked, gpus = int(sheet.number("gpus_judged")), int(sheet.number("gpus"))
-    which = "" if worked == 1 else f", the lowest of the {worked} GPUs that worked"
-    others = "" if gpus == worked else f" {counted(gpus - worked, 'GPU')} of {high.node} had too little work to judge."
+    which = "" if worked == 1 else f", the lowest of the {worked} GPUs judged"
+    others = (
+        "" if gpus == worked else f" {counted(gpus - worked, 'GPU')} of {high.node} had too little work to be judged."
+    )
     return Words(
         f"{high.device} on {high.node}: over {_span(high)}, outside pauses, the 95th percentile of its GPU utilization "
-        f"is {_percent(high)} (threshold {show_percent(high.threshold or 0.0)}){which}, and the 5th {_percent(low)} "
-        f"(threshold {show_percent(low.threshold or 0.0)}).{others}{_notes(sheet)}"
+        f"is {_limit(high)}{which}, and the 5th {_limit(low)}.{others}{_notes(sheet)}"
     )
 
 
@@ -300,14 +291,12 @@ def _notes(sheet: FactSheet) -> str:
 def _low_activity(sheet: FactSheet) -> Words:
     """Say that GPUs look busy and use little of themselves."""
     high, busy, what = sheet["p95_activity_at_work"], sheet["mean_utilization_at_work"], sheet.name("activity")
-    node, power = high.node, sheet.get("power")
-    minutes = counted(int(sheet.number("minutes_at_work")), "minute")
+    node, power, minutes = high.node, sheet.get("power"), counted(int(sheet.number("minutes_at_work")), "minute")
     drawn = "" if power is None else f", at {show_number(float(power.value))} W"
     affected = int(sheet.number("gpus_affected"))
     more = f"; {affected} GPUs of {node} {'did' if _is_past(sheet) else 'do'} so" if affected > 1 else ""
     unused = "its multiprocessors" if what == "SM activity" else "its tensor cores and its memory"
     looks, leave = ("looked", "left") if _is_past(sheet) else ("looks", "leave")
-    article = "a" if what.startswith("memory") else "an"
     if what == "memory activity":
         advice = (
             f"Check whether the process on {high.device} of {node} computes, or waits in a kernel for others: its "
@@ -320,8 +309,8 @@ def _low_activity(sheet: FactSheet) -> Words:
             "them."
         )
     return Words(
-        f"{high.device} on {node} {looks} {_percent(busy)} busy, but 95 % of its last {minutes} of work have {article} "
-        f"{what} of at most {_percent(high)} (threshold {show_percent(high.threshold or 0.0)}){drawn}{more}.",
+        f"{high.device} on {node} {looks} {_percent(busy)} busy, but 95 % of its last {minutes} of work have "
+        f"{what} of at most {_limit(high)}{drawn}{more}.",
         advice,
         f"the GPUs of {node} looked busy and used little of themselves",
     )
@@ -337,7 +326,7 @@ def _instances_low(sheet: FactSheet) -> Words:
     leave = "left" if _is_past(sheet) else "leave"
     return Words(
         f"{high.device} on {high.node}: for {minutes} 95 % of its minutes have an SM activity of at most "
-        f"{_percent(high)} (threshold {show_percent(high.threshold or 0.0)}){more}{_UNMEASURED}.",
+        f"{_limit(high)}{more}{_UNMEASURED}.",
         "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or give the job a smaller instance "
         f"than {high.device} on {high.node}: its kernels {leave} {show_percent(100.0 - float(high.value))} of its "
         "multiprocessors unused.",
@@ -346,8 +335,8 @@ def _instances_low(sheet: FactSheet) -> Words:
 
 
 def _instances_unused(sheet: FactSheet) -> Words:
-    highest, lasted = sheet["highest_sm_activity"], show_duration(sheet.number("low_time"))
-    idle = f"for {lasted} the SM activity of each was below {show_percent(highest.threshold or 0.0)}"
+    highest = sheet["highest_sm_activity"]
+    idle = f"for {_time(sheet['low_time'])} the SM activity of each was below {show_percent(highest.threshold or 0.0)}"
     advice = f"Check whether the job hangs on {highest.node} or computes on the CPU, and stop it if it does."
     if _is_past(sheet):
         advice = f"Find out why the job hung on {highest.node}, or computed on the CPU."
@@ -362,7 +351,7 @@ def _instances_fine(sheet: FactSheet) -> Words:
     high = sheet["p95_sm_activity"]
     return Words(
         f"{high.device} on {high.node}, the least active of {counted(int(sheet.number('instances')), 'instance')}: the "
-        f"95th percentile of its SM activity is {_percent(high)} (threshold {show_percent(high.threshold or 0.0)})"
+        f"95th percentile of its SM activity is {_limit(high)}"
         f"{_UNMEASURED}."
     )
 
@@ -379,6 +368,15 @@ def _instances_unknown(sheet: FactSheet) -> Words:
     return Words(f"{what} SM activity of the instances, which stands in for it, was not collected.")
 
 
+def _time(fact: Fact) -> str:
+    return show_duration(float(fact.value))
+
+
+def _limit(fact: Fact) -> str:
+    """Say a percentage with its threshold."""
+    return f"{_percent(fact)} (threshold {show_percent(fact.threshold or 0.0)})"
+
+
 def _percent(fact: Fact) -> str:
     return show_percent(float(fact.value))
 
@@ -393,10 +391,7 @@ def _span(fact: Fact) -> str:
 
 
 _WORDS: Mapping[str, Callable[[FactSheet], Words]] = {
-    Kind.NEVER_USED: _idle,
-    Kind.STOPPED: _idle,
-    Kind.NEARLY_IDLE: _idle,
-    Kind.HOLDS_MEMORY: _idle,
+    **dict.fromkeys(NODE_IDLES, _idle),
     Kind.HARDLY_USED: _hardly_used,
     Kind.IDLE_IN_PART: _idle_in_part,
     Kind.PAUSES: _pauses,

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from trainguard.finding import Fact
+from trainguard.ledger.bucket import Bucket
 from trainguard.rules.chance import poisson_quantile
 from trainguard.rules.details import Details
 from trainguard.rules.quantiles import counted_boxes
@@ -64,6 +65,27 @@ NODE_IDLES = frozenset({Kind.NEVER_USED, Kind.STOPPED, Kind.NEARLY_IDLE, Kind.HO
 
 MERE_LOOKS = frozenset({Kind.UNDER_USED, Kind.FLUCTUATES, Kind.IDLE_IN_PART})
 """They say that GPUs are not busy and give no reason for it."""
+
+
+_IDLE = (Bucket.IDLE, Bucket.TAIL, Bucket.UNEXPLAINED)
+_LOW = (Bucket.UNEXPLAINED, Bucket.IDLE)
+
+CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
+    Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
+    Kind.STOPPED: _IDLE,
+    Kind.NEARLY_IDLE: _IDLE,
+    Kind.HOLDS_MEMORY: _IDLE,
+    Kind.IDLE_IN_PART: _IDLE,
+    Kind.GPU_HOLDS_MEMORY: _IDLE,
+    Kind.INSTANCES_UNUSED: _IDLE,
+    Kind.PAUSES: (Bucket.IDLE, Bucket.UNEXPLAINED),
+    Kind.HARDLY_USED: _LOW,
+    Kind.UNDER_USED: _LOW,
+    Kind.FLUCTUATES: _LOW,
+    Kind.LOW_ACTIVITY: (),
+    Kind.INSTANCES_LOW: (),
+}
+"""Which lost time of the ledger a finding explains: work that uses little of a GPU is none of it."""
 
 
 class Part(msgspec.Struct, array_like=True):

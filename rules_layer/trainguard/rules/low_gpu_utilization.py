@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from trainguard.finding import Progress
-from trainguard.ledger.bucket import Bucket
 from trainguard.records import Status
 from trainguard.rules import low_gpu_node as on_node
 from trainguard.rules.low_gpu_devices import (
@@ -38,11 +37,11 @@ from trainguard.rules.low_gpu_results import (
 )
 from trainguard.rules.low_gpu_text import text
 from trainguard.rules.low_gpu_usage import (
+    CLAIMS,
     COSTLY_SHARE,
     MARGIN,
     MIN_DIPS,
     GpuKind,
-    Kind,
     LowGpuDetails,
     Part,
     Streak,
@@ -82,9 +81,6 @@ class LowGPUUtilizationParameters(WindowParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
 
 
-_IDLE = (Bucket.IDLE, Bucket.TAIL, Bucket.UNEXPLAINED)
-_LOW = (Bucket.UNEXPLAINED, Bucket.IDLE)
-
 SPEC = RuleSpec(
     name="LowGPUUtilization",
     title="GPU utilization",
@@ -123,21 +119,7 @@ SPEC = RuleSpec(
     inputs=SYSTEM,
     symptom=LOW_GPUS,
     text=text,
-    claims={
-        Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
-        Kind.STOPPED: _IDLE,
-        Kind.NEARLY_IDLE: _IDLE,
-        Kind.HOLDS_MEMORY: _IDLE,
-        Kind.IDLE_IN_PART: _IDLE,
-        Kind.GPU_HOLDS_MEMORY: _IDLE,
-        Kind.INSTANCES_UNUSED: _IDLE,
-        Kind.PAUSES: (Bucket.IDLE, Bucket.UNEXPLAINED),
-        Kind.HARDLY_USED: _LOW,
-        Kind.UNDER_USED: _LOW,
-        Kind.FLUCTUATES: _LOW,
-        Kind.LOW_ACTIVITY: (),
-        Kind.INSTANCES_LOW: (),
-    },
+    claims=CLAIMS,
     details=LowGpuDetails,
     chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
     section="trainguard.report.html.sections.low_gpu_utilization:blocks",
