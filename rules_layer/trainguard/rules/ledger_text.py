@@ -40,8 +40,5 @@ def ledger_line(facts: Sequence[Fact]) -> str | None:
         return None
     compute = shares.pop(Bucket.COMPUTE)
     largest = sorted(shares.items(), key=lambda each: -each[1])[:NAMED]
-    parts = [
-        f"compute {show_share(compute)}",
-        *(f"{BUCKET_WORDS[bucket]} {show_share(part)}" for bucket, part in largest),
-    ]
+    parts = [f"{BUCKET_WORDS[bucket]} {show_share(part)}" for bucket, part in [(Bucket.COMPUTE, compute), *largest]]
     return f"Paid GPU time until then: {', '.join(parts)}."
