@@ -11,8 +11,8 @@ from trainguard.finding import clock_times
 from trainguard.records import FIRST_FAMILY, NodeRecord
 from trainguard.report.document import NodeCoverage
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import listed, show_share, shown_time
-from trainguard.rules.units import counted, show_duration
+from trainguard.report.phrasing import shown_time
+from trainguard.rules.units import counted, listed, show_duration, show_share
 from trainguard.timestamps import iso_time
 
 STREAMS: Mapping[str, str] = {"system": "system metrics", "framework": "framework events"}

@@ -10,7 +10,7 @@ from trainguard.records import Status
 from trainguard.rules.balance_output import BalanceDetails, clause_of
 from trainguard.rules.balance_stopped import stopped
 from trainguard.rules.balance_window import BalanceWindow
-from trainguard.rules.load_balancing import LoadBalancingParameters
+from trainguard.rules.balance_judging import LoadBalancingParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.snapshots import FloatArray

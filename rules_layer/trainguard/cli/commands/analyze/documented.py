@@ -98,8 +98,7 @@ class OpenedJob:
         described = described_job(self.profile.source, replace(self.job, job=name, arn=f"unknown:{name}"))
         judged = evaluated_profile(self.profile, described.job, self.plan, progress, timelines=False)
         built = judged.report()
-        notes = () if judged.training is None else judged.training.notes
-        return _outcome(self.profile, built, described, self._of_training(judged, built), notes)
+        return _outcome(self.profile, built, described, self._of_training(judged, built), judged.notes)
 
     def _of_training(self, judged: EvaluatedProfile, built: BuiltReport) -> dict[str, bytes]:
         """Return a report for each rule of training, and for a model of XGBoost its files."""
