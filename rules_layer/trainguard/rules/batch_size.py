@@ -7,7 +7,7 @@ must have cost enough of the job's time: a batch is too small for a job, and not
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -245,7 +245,11 @@ def _undecided(
 def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
     """Yield the 95th percentiles of the newest window: of CPU, the busiest GPU, and the most active GPU memory."""
     points = len(usage.window)
-    where = {"node": view.node, "start": float(view.kept_times[-points]), "end": float(view.kept_times[-1])}
+    where: dict[str, Any] = {
+        "node": view.node,
+        "start": float(view.kept_times[-points]),
+        "end": float(view.kept_times[-1]),
+    }
     gpu, memory = max(usage.gpu), max(usage.memory)
     shown = (
         ("core_utilization", usage.cpu, "CPUUtilization", None),

@@ -1,6 +1,7 @@
 """Where the time of the framework goes on a node: what is remembered, and what is shown."""
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -101,7 +102,7 @@ def _others_us(state: FrameworkTimeState) -> int:
 
 def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[FrameworkKind, tuple[Fact, ...]]:
     """Return where the time of a node's processes went."""
-    where = {"node": view.node, "end": view.watermark_s}
+    where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
     wall_us = sum(loop.wall_us for loop in state.loops)
     if not wall_us:
         return FrameworkKind.NO_STEP, (Fact(name="events", value=state.events, **where),)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -119,7 +119,7 @@ def _problems(
 
 
 def _lasting(gpu: str, record: GpuRecord, node: str) -> Iterator[Problem]:
-    where = {"node": node, "device": gpu}
+    where: dict[str, Any] = {"node": node, "device": gpu}
     if record.lost_at is not None:
         yield Problem(gpu, "vanished", record.lost_at, HealthKind.LOST, (_at("lost_since", record.lost_at, **where),))
     elif record.silent >= SILENT_MINUTES:
@@ -141,16 +141,16 @@ def _lasting(gpu: str, record: GpuRecord, node: str) -> Iterator[Problem]:
         yield Problem(gpu, "rows", at, HealthKind.ROWS, (_at("remapping_failed_since", at, **where),))
 
 
-def _at(name: str, at: float, **where: str) -> Fact:
+def _at(name: str, at: float, **where: Any) -> Fact:
     return Fact(name=name, value=at, unit="time", **where)
 
 
-def _span(seen: Seen) -> dict[str, float]:
+def _span(seen: Seen) -> dict[str, Any]:
     return {"start": seen.first_at, "end": seen.last_at}
 
 
 def _xid(gpu: str, node: str, code: int, seen: Seen) -> Problem:
-    where = {"node": node, "device": gpu, "series": names.XID, **_span(seen)}
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.XID, **_span(seen)}
     facts = (Fact(name="xid", value=code, **where), Fact(name="times", value=seen.count, **where))
     kind = HealthKind.XID if XID_FAULTS[code].remedy == "replace" else HealthKind.XID_AFTER_RESET
     return Problem(gpu, "xid", seen.first_at, kind, facts)
@@ -163,8 +163,8 @@ def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[_Slow
         kind = HealthKind.HEAT
     elif newest.minute.brake > 0.0:
         kind = HealthKind.SLOWDOWN
-    where = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.minute.at}
-    facts = (
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.minute.at}
+    facts: tuple[Fact, ...] = (
         Fact(name="clock", value=newest.clock, unit="MHz", **where),
         Fact(name="clock_lost", value=newest.lost, unit="%", **where),
         Fact(name="throttled_minutes", value=len(throttled), unit="min", start=since, **where),
@@ -181,7 +181,7 @@ def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
 
 def _narrow(gpu: str, node: str, narrow: Sequence[_Narrow]) -> Problem:
     newest = narrow[-1]
-    where = {"node": node, "device": gpu, "series": names.LINK_WIDTH, "end": newest.at}
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.LINK_WIDTH, "end": newest.at}
     had = "lanes_before" if newest.best == newest.expected else "lanes_of_others"
     facts = (Fact(name="lanes", value=newest.width, **where), Fact(name=had, value=newest.expected, **where))
     return Problem(gpu, "link", narrow[0].at, HealthKind.LINK, facts)

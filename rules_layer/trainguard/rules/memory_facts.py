@@ -67,7 +67,7 @@ def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: 
 
 def jump_facts(jump: Jump, view: NodeView) -> Iterator[Fact]:
     """Yield what the strongest jump so far was, where the newest is a weaker one."""
-    where = {"series": SERIES, "node": view.node, "device": jump.gpu, "start": jump.at}
+    where: dict[str, Any] = {"series": SERIES, "node": view.node, "device": jump.gpu, "start": jump.at}
     yield Fact(name="strongest_jump", value=jump.points, unit="points", **where)
     yield Fact(name="level_before", value=jump.highest / TENTHS, unit="%", **where)
     yield Fact(name="level_after", value=jump.floor / TENTHS, unit="%", **where)
