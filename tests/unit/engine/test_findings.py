@@ -126,7 +126,7 @@ def test_given_a_symptom_then_it_is_no_graver_than_its_cause() -> None:
 def test_given_a_chain_of_causes_then_the_first_cause_comes_first() -> None:
     found = ranked(lost(0.9), fired(LOW, ALWAYS), fired("BatchSize", ALWAYS), fired("IOBottleneck", ALWAYS))
 
-    assert (list(found)[0], found["BatchSize"].explained_by) == ("IOBottleneck", "IOBottleneck")
+    assert (next(iter(found)), found["BatchSize"].explained_by) == ("IOBottleneck", "IOBottleneck")
     assert found[LOW].explained_by in {"IOBottleneck", "BatchSize"}
     assert [each.loss.share for each in found.values() if each.loss] == pytest.approx([0.9, 0.0, 0.0])
 
