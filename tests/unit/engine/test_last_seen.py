@@ -86,9 +86,7 @@ def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None
     assert (result.advice, result.wasted_share) == (None, None)
 
 
-def test_given_what_was_seen_when_told_now_then_its_share_fades() -> (
-    None
-):
+def test_given_what_was_seen_when_told_now_then_its_share_fades() -> None:
     seen = LastFinding.of("Rule", FOUND, at=1_540.0, began_at=1_000.0)
     told = seen.with_result("Rule", NOW, 2_140.0)
     ended = seen.with_result("Rule", NOW, 2_140.0, start=1_200.0, closed=True)
