@@ -23,12 +23,12 @@ from trainguard.rules.training.parameter_help import RANGE_HELP
 from trainguard.rules.training.progress import NO_TREND, beginning, unit
 from trainguard.rules.training.readings import used
 from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
+from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import Series, level, smoothed
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
 from trainguard.rules.training.trend import z_score
 from trainguard.tensors.step_view import Mode, StepView
 
-LEARNING_RATE = "learning_rate"
 MOST = 0.9
 GAINED = 0.05
 LEAST_FALL = 0.05
