@@ -36,8 +36,8 @@ LEARNED = 0.1
 HALVED, LOW_SHARE = 0.5, 0.05
 """A score below a twentieth that stays while the loss is halved is the accuracy of a regression, which says nothing."""
 EARLY, FEWEST_SINCE = 0.25, 10
-LARGEST_ENTROPY = 100.0
-"""A larger loss at the start is a squared error: no cross entropy of an untrained model is so large."""
+LARGEST_ENTROPY, LARGEST_GUESS = 100.0, 12.0
+"""A larger loss at the start and at the end is a squared error: who guesses among 160,000 classes has 12."""
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
 
 
@@ -244,14 +244,20 @@ def loss_without_score(run: RunSeries, limits: Limits) -> Found | None:
 
 def is_regression(run: RunSeries) -> bool:
     """Whether the run has signs of a regression, whose accuracy says nothing: its errors, or the size of its loss."""
-    return run.regression or any(loss.means[0] > LARGEST_ENTROPY for _, loss in run.loss(Mode.TRAIN) if loss.means)
+    losses = [loss for _, loss in run.loss(Mode.TRAIN) if loss.means]
+    return run.regression or any(loss.means[0] > LARGEST_ENTROPY and tail(loss) > LARGEST_GUESS for loss in losses)
 
 
 def _still_falls(run: RunSeries) -> bool:
     """Whether the loss of training falls clearly in the second half, too."""
     for _, loss in run.loss(Mode.TRAIN)[:1]:
         half = loss.means[len(loss.means) // 2 :]
-        if len(half) >= FEWEST and tail(loss) < (1.0 - CLEAR_FALL) * half[0] and z_score(half) <= -NO_TREND:
+        if (
+            loss.least >= 0.0
+            and len(half) >= FEWEST
+            and tail(loss) < (1.0 - CLEAR_FALL) * half[0]
+            and z_score(half) <= -NO_TREND
+        ):
             return True
     return False
 

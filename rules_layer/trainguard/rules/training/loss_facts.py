@@ -57,7 +57,7 @@ def last_words(sheet: FactSheet, prefix: str = "loss", digits: int = 6) -> str:
 
 
 def moved(change: float) -> str:
-    """Say a signed share: ``fell by 14 %``, ``rose by 3 %``, ``did not change``, ``rose by 50 times its first size``."""
+    """Say a signed share: ``fell by 14 %``, ``did not change``, ``rose by 50 times its first size``."""
     if abs(change) >= MANY_TIMES:
         return f"{'fell' if change < 0.0 else 'rose'} by {abs(change):.3g} times its first size"
     percent = f"{100.0 * abs(change):.3g} %"

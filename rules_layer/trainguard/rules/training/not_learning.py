@@ -25,8 +25,8 @@ Eleven conditions, each scale-free; the last four are in ``learned_poorly``:
 * The loss of validation is never better than at its start, nor than that of training at its start, although training
   learns: inputs of validation are prepared in another way.
 * A score is the same number at every step, at least ten, to the last digit, and no score gains: the model gives one
-  answer to all. 0 does not count, nor any accuracy beside the errors of a regression, or a loss above 100 or one that
-  still falls in the end: the score is none of what is learned then.
+  answer to all. 0 does not count, nor any accuracy beside the errors of a regression, a loss that is above 100 and
+  stays above 12, or one that still falls in the end: the score is none of what is learned then.
 * The loss is halved and a low score of training does not gain by it: what is minimised is not what is wanted.
 * Validation gets worse for good while training goes on: its loss doubled to above training's first, or a score is lost.
 * Validation jumps, far from training, which converges: its normalisation is another one.

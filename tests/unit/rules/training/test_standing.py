@@ -180,7 +180,8 @@ def ended(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ([20.0] * 20, "stands: it was 20 at the start (step 0) and is 20 in the last quarter (until step 19), so it did not change"),
+        ([20.0] * 20,
+         "stands: it was 20 at the start (step 0) and is 20 in the last quarter (until step 19), so it did not change"),
         ([20.0, *[21.0] * 19],
          "stands: it was 20 at the start (step 0) and is 21 in the last quarter (until step 19), so it rose by 5 %"),
         ([20.0, *[22.0] * 19],
