@@ -34,8 +34,8 @@ def _words(sheet: FactSheet) -> Words:
     compared = ("above" if fires else "not above") if rises else ("below" if fires else "not below")
     of_mode = "" if mode is None else f" of mode {mode.value}"
     reason = (
-        f"Step {sheet['step'].value}: {change.series} {'rose' if rises else 'fell'} by {float(change.value):.4g} % "
-        f"since step {sheet['compared_step'].value}{of_mode}, from {sheet.number('loss_before'):.6g} to "
+        f"Step {sheet['step'].value}: {change.series} {_moved(sheet)} since "
+        f"step {sheet['compared_step'].value}{of_mode}, from {sheet.number('loss_before'):.6g} to "
         f"{sheet.number('loss_now'):.6g}, {compared} the threshold {change.threshold:.6g} %"
         f"{several_words(sheet, 'losses')}."
     )
@@ -49,3 +49,12 @@ def _words(sheet: FactSheet) -> Words:
         "noisy from step to step needs a larger num_steps."
     )
     return Words(reason, cure, "the loss did not decrease")
+
+
+def _moved(sheet: FactSheet) -> str:
+    before, now, percent = sheet.number("loss_before"), sheet.number("loss_now"), sheet.number("change")
+    if before == now:
+        return "did not change"
+    if percent == 0.0:
+        return "did not fall"
+    return f"{'rose' if now > before else 'fell'} by {percent:.4g} %"

@@ -82,7 +82,8 @@ def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_
         assert (check.step, check.tensor) == (loss.steps[-1], "loss")
         share = 100.0 * reached / len(loss.means)
         said = f"nine tenths of that were reached at step {loss.steps[reached]}, after {share:.3g} %"
-        assert f", by {100.0 * fallen:.3g} %; {said} of the run" in check.reason
+        told = f", by {100.0 * fallen:.3g} %; {said} of the run" if fallen else " and was never lower"
+        assert told in rule.said(check)
         found[fires] += 1
     assert min(found.values()) >= 60
 
@@ -94,7 +95,6 @@ def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_
          "at step 16, after 10 % of the run, and nothing was gained since."),
         ([10.0, *[5.0] * 19], 0.01, "10 at the start (step 10) and fell to 5, by 50 %",
          "at step 13, after 5 % of the run; the learning rate is 0.01."),
-        ([0.0] * 20, None, "0 at the start (step 10) and fell to 0, by 0 %", "at step 10, after 0 % of the run."),
         ([-10.0, *[-12.0] * 19], None, "-10 at the start (step 10) and fell to -12, by 20 %",
          "at step 13, after 5 % of the run."),
     ],
@@ -105,8 +105,16 @@ def test_given_a_run_that_has_ended_when_a_plateau_is_looked_for_then_the_senten
     state, values = PlateauState(run=run_series({"loss": losses}), learning_rate=rate), parameters("Plateau")
     check = RULES["Plateau"].at_end(state, values)
     assert check is not None
-    assert check.reason == f"Step 67: loss was {fell}; nine tenths of that were reached {reached}"
+    assert RULES["Plateau"].said(check) == f"Step 67: loss was {fell}; nine tenths of that were reached {reached}"
     assert RULES["Plateau"].at_end(PlateauState(run=run_series({"loss": losses[:19]})), values) is None
+
+
+def test_given_a_loss_that_only_rises_when_a_plateau_is_looked_for_then_no_fall_is_told() -> None:
+    state = PlateauState(run=run_series({"loss": [2.0, *[3.38e13] * 19]}))
+    check = RULES["Plateau"].at_end(state, parameters("Plateau"))
+    assert check is not None
+    assert (check.kind, check.fires) == ("never fell", False)
+    assert RULES["Plateau"].said(check) == "Step 67: loss was 2 at the start (step 10) and was never lower."
 
 
 def test_given_a_loss_whose_target_moves_when_it_stands_then_it_is_no_plateau() -> None:
@@ -143,7 +151,7 @@ def test_given_a_run_that_goes_on_when_it_is_long_enough_then_each_whole_block_o
 def test_given_a_plateau_when_the_run_goes_on_then_it_fires_with_the_first_learning_rate() -> None:
     state = live("Plateau", [10.0, 9.0, *[8.0] * 18], live_rows=20)
     assert state.steps == [38]
-    assert state.latest.reason.endswith(", and nothing was gained since; the learning rate is 0.5.")
+    assert RULES["Plateau"].said(state.latest).endswith(", and nothing was gained since; the learning rate is 0.5.")
 
 
 @pytest.mark.parametrize(
