@@ -20,6 +20,9 @@ WHOLE_JOB = "*"
 MOST_EPISODES = 8
 """So many episodes of one finding are kept, the newest; those before them are counted."""
 
+MOST_FACTS = 12
+"""So many facts of one finding are kept, the first."""
+
 MOST_NAMES = 16
 NAMED_GPUS = 2
 LONGEST_NAME = 120
@@ -283,20 +286,24 @@ class Finding:
         return WHOLE_JOB if self.node is None else self.node
 
 
-FINDING_FIELDS = tuple(field.name for field in fields(Finding))
-"""Names of a finding's fields: those of what is sent are the same."""
+_SENT_KIND = "findingKind"
+"""What is sent has a ``kind`` of its own, that of the alert."""
+
+FINDING_FIELDS = tuple(_SENT_KIND if field.name == "kind" else field.name for field in fields(Finding))
+"""Names of a finding's fields in what is sent: the same but for its kind."""
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
     """Return a finding's fields as JSON has them, to stand among those of the document that it is part of."""
-    said = {name: getattr(finding, name) for name in FINDING_FIELDS}
-    return said | {"episodes": [episode.entry for episode in finding.episodes]}
+    said = {field.name: getattr(finding, field.name) for field in fields(finding)}
+    return said | {"episodes": [episode.entry for episode in finding.episodes], "facts": list(finding.facts)}
 
 
 def flat(finding: Finding) -> dict[str, object]:
     """Return a finding's fields as an execution's input has them: plain values, and ``*`` for the whole job."""
     said = finding_fields(finding)
-    return said | {"node": finding.where, "episodes": msgspec.to_builtins(said["episodes"])}
+    said |= {"node": finding.where, _SENT_KIND: said.pop("kind")}
+    return said | {name: msgspec.to_builtins(said[name]) for name in ("episodes", "facts")}
 
 
 def embedded(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,6 +312,8 @@ def embedded(document: Mapping[str, Any]) -> dict[str, Any]:
     Raises msgspec.ValidationError for a document whose finding lacks a field or has one of another type.
     """
     said = {name: document[name] for name in FINDING_FIELDS if name in document}
+    if _SENT_KIND in said:
+        said["kind"] = said.pop(_SENT_KIND)
     if said.get("node") == WHOLE_JOB:
         said["node"] = None
     entries = msgspec.convert(said.pop("episodes", []), list[EpisodeEntry])

@@ -14,7 +14,7 @@ from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.cli.output.rows import rule_row_entry
 from trainguard.engine.outbox.fires import fire_payload
 from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.finding import FINDING_FIELDS, Episode, Finding, Severity, embedded, flat
+from trainguard.finding import FINDING_FIELDS, Episode, Fact, Finding, Severity, embedded, flat
 from trainguard.pricing.cost import Cost
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 from trainguard.report.finding_entries import finding_entry
@@ -45,6 +45,11 @@ FINDING = Finding(
     advice="Prefetch.",
     cost=COST,
     episodes=EPISODES,
+    kind="pauses",
+    facts=(
+        Fact(name="mean_utilization", value=31.5, unit="%", device="gpu3", start=START, end=START + 60.0),
+        Fact(name="gpus", value=8),
+    ),
 )
 JOB = JobRecord(
     "bert",
@@ -87,8 +92,8 @@ STORED_EPISODES: dict[str, Any] = {
     "L": [
         {
             "M": {
-                "Start": {"N": "1795248060.25"},
-                "End": {"N": "1795249200.5"},
+                "Start": {"S": "2026-11-21T08:01:00.250Z"},
+                "End": {"S": "2026-11-21T08:20:00.500Z"},
                 "Nodes": {"L": [{"S": "algo-2"}]},
                 "Gpus": {"L": [{"S": "gpu3"}]},
                 "Measured": {"N": "31.5"},
@@ -97,7 +102,22 @@ STORED_EPISODES: dict[str, Any] = {
                 "Currency": {"S": "USD"},
             }
         },
-        {"M": {"Start": {"N": "1795249800.0"}, "Nodes": {"L": [{"S": "algo-1"}, {"S": "algo-2"}]}}},
+        {"M": {"Start": {"S": "2026-11-21T08:30:00.000Z"}, "Nodes": {"L": [{"S": "algo-1"}, {"S": "algo-2"}]}}},
+    ]
+}
+STORED_FACTS: dict[str, Any] = {
+    "L": [
+        {
+            "M": {
+                "Name": {"S": "mean_utilization"},
+                "Value": {"N": "31.5"},
+                "Unit": {"S": "%"},
+                "Device": {"S": "gpu3"},
+                "From": {"S": "2026-11-21T08:00:00.000Z"},
+                "To": {"S": "2026-11-21T08:01:00.000Z"},
+            }
+        },
+        {"M": {"Name": {"S": "gpus"}, "Value": {"N": "8"}}},
     ]
 }
 STORED_ROW: dict[str, Any] = {
@@ -124,6 +144,10 @@ STORED_ROW: dict[str, Any] = {
     "Parameters": {"M": {"threshold_p95": {"N": "70.0"}}},
     "Generation": {"N": "1"},
     "Episodes": STORED_EPISODES,
+    "Kind": {"S": "pauses"},
+    "Facts": STORED_FACTS,
+    "fact.mean_utilization": {"S": "31.5 % (gpu3, 2026-11-21 08:00 to 08:01 UTC)"},
+    "fact.gpus": {"S": "8"},
     "EarlierEpisodes": {"N": "3"},
     "FiredAt": {"S": "2026-11-21T08:05:00.000Z"},
 }
@@ -156,6 +180,8 @@ STORED_RECORD: dict[str, Any] = {
                     "Kind": {"S": "escalation"},
                     "PreviousSeverity": {"S": "low"},
                     "Episodes": STORED_EPISODES,
+                    "FindingKind": {"S": "pauses"},
+                    "Facts": STORED_FACTS,
                 }
             },
             "eeeeeeeeeeeeeeeeeeee": {
@@ -232,6 +258,18 @@ SENT: dict[str, Any] = {
     "lastedS": None,
     "firedAt": "2026-11-21T08:05:00.000Z",
     "episodes": SENT_EPISODES,
+    "findingKind": "pauses",
+    "facts": [
+        {
+            "name": "mean_utilization",
+            "value": 31.5,
+            "unit": "%",
+            "device": "gpu3",
+            "from": 1_795_248_000.0,
+            "to": 1_795_248_060.0,
+        },
+        {"name": "gpus", "value": 8},
+    ],
 }
 REPORTED = (
     b'{"rule":"LowGPUUtilization","severity":"high","score":61.2,"ongoing":true,"affected_share":0.941,'
@@ -241,7 +279,9 @@ REPORTED = (
     b'"reasons":{},"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
     b'"nodes":["algo-2"],"gpus":["gpu3"],"measured":31.5,"wasted_s":912.125,"cost":1.91,"currency":"USD"},'
     b'{"start":"2026-11-21T08:30:00.000Z","end":null,"node":null,"nodes":["algo-1","algo-2"],"gpus":[],'
-    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3,"names_left_out":0}'
+    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3,"names_left_out":0,'
+    b'"kind":"pauses","facts":[{"name":"mean_utilization","value":31.5,"unit":"%","device":"gpu3",'
+    b'"from":1795248000.0,"to":1795248060.0},{"name":"gpus","value":8}]}'
 )
 PRINTED = (
     b'{"rule":"LowGPUUtilization","node":"algo-2","status":"FIRED","severity":"high","reason":"gpu3 is low.",'
@@ -253,7 +293,9 @@ PRINTED = (
     b'"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
     b'"nodes":["algo-2"],"gpus":["gpu3"],"measured":31.5,"wasted_s":912.125,"cost":1.91,"currency":"USD"},'
     b'{"start":"2026-11-21T08:30:00.000Z","end":null,"node":null,"nodes":["algo-1","algo-2"],"gpus":[],'
-    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3}'
+    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3,'
+    b'"kind":"pauses","facts":[{"name":"mean_utilization","value":31.5,"unit":"%","device":"gpu3",'
+    b'"from":1795248000.0,"to":1795248060.0},{"name":"gpus","value":8}]}'
 )
 
 
@@ -289,7 +331,10 @@ def test_given_an_input_of_before_when_its_alert_is_composed_then_it_holds_the_f
     request = AlertRequest.read({"fire": SENT, "decision": {}, "stop": {"made": False, "error": None}})
     assert request.fire.finding == FINDING
     document = compose_alert(request, now=0.0).document
-    assert {name: document[name] for name in FINDING_FIELDS} == {name: SENT[name] for name in FINDING_FIELDS}
+    told = set(FINDING_FIELDS) & set(document)
+    assert {name: document[name] for name in told} == {name: SENT[name] for name in told}
+    assert told >= {"rule", "node", "reason", "severity", "episodes"}
+    assert document["kind"] == "escalation"
 
 
 def test_given_an_input_about_the_whole_job_when_composed_then_its_node_stays_the_sign_for_it() -> None:
@@ -342,6 +387,17 @@ findings = st.builds(
     advice=st.none() | st.text(max_size=8),
     cost=st.none() | st.text(max_size=8),
     episodes=st.lists(episodes, max_size=3).map(tuple),
+    kind=st.text(max_size=8),
+    facts=st.lists(
+        st.builds(
+            Fact,
+            name=st.text(max_size=8),
+            value=st.floats(-1e6, 1e6) | st.integers(-9, 9) | st.text(max_size=8),
+            start=st.none() | moments,
+            threshold=maybe,
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 
 
@@ -375,9 +431,8 @@ def test_given_a_row_when_printed_for_machines_then_its_json_is_that_of_before()
 
 def test_given_a_test_of_a_custom_rule_when_it_reads_a_row_then_the_findings_fields_are_where_they_were() -> None:
     row: Any = ROW
-    assert {name: getattr(row, name) for name in FINDING_FIELDS} == {
-        name: getattr(FINDING, name) for name in FINDING_FIELDS
-    }
+    former = [name for name in FINDING_FIELDS if name not in {"findingKind", "facts"}]
+    assert {name: getattr(row, name) for name in former} == {name: getattr(FINDING, name) for name in former}
     assert row.cost_lost == COST
     with pytest.raises(AttributeError, match="has no attribute 'colour'"):
         _ = row.colour

@@ -55,8 +55,7 @@ class RuleResult:
     None where nobody can say.
 
     ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made of
-    these alone, by the rule's own text. ``progress`` is how far its patience is, in every status. ``about`` are a few
-    words and numbers on what was judged; the row of the rule keeps them.
+    these alone, by the rule's own text. ``progress`` is how far its patience is, in every status.
     """
 
     status: Status
@@ -85,7 +84,6 @@ class RuleResult:
     details: Details | Mapping[str, Any] = field(default_factory=dict)
     kind: str = ""
     facts: tuple[Fact, ...] = ()
-    about: Mapping[str, float | int | str | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: Text, status: Status, kind: str, facts: tuple[Fact, ...] = (), **more: Any) -> Self:

@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Ints, Trace
 from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.findings.text import KernelKind
 from trainguard.kernels.kernel_table import KernelLine, KernelTable
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.window import Window
@@ -63,6 +64,10 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
         The rule, ``kernels/<Rule>``.
     value, threshold : float
         What was measured and what the rule allows, in the unit that ``summary`` names.
+    kind : KernelKind
+        What was found, and what its words depend on.
+    facts : list of Fact
+        What it rests on; ``summary`` and ``recommendation`` are made of these alone.
     confidence : {"normal", "low"}
         Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut off.
     """
@@ -75,6 +80,8 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence]
     gain: Gain
     recommendation: str
+    kind: KernelKind
+    facts: list[Fact]
     confidence: Literal["normal", "low"] = "normal"
 
 
