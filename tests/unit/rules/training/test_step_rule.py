@@ -65,12 +65,12 @@ def test_given_many_steps_that_fire_when_remembered_then_a_hundred_are_named_and
         ([1.0], [], None, None),
         ([0.0], [0], 0, 1_000.0),
         ([1.0, 0.0], [1], 1, 1_001.0),
-        ([0.0, 0.0], [0], 0, None),
+        ([0.0, 0.0], [0], 0, 1_000.0),
         ([0.0, 1.0], [0], 0, None),
-        ([0.0, 1.0, 0.0], [0, 2], 0, None),
+        ([0.0, 1.0, 0.0], [0, 2], 0, 1_002.0),
     ],
 )
-def test_given_checks_when_remembered_then_beginnings_are_kept_and_the_first_fire_has_an_onset(
+def test_given_checks_when_remembered_then_beginnings_and_the_onset_are_kept(
     values: list[float], onsets: list[int], first: int | None, onset: float | None
 ) -> None:
     outcome = observed("VanishingGradient", gradients(values))
