@@ -262,8 +262,8 @@ class Finding:
         What it has cost until then, in a sentence; None where no price is known.
     episodes : tuple of Episode
         The newest times at which the condition held, oldest first.
-    kind : str
-        Which of the rule's findings it is.
+    finding_kind : str
+        Which of the rule's findings it is; an alert has a kind of its own.
     facts : tuple of Fact
         What it rests on: its sentences are made of these alone.
     """
@@ -277,7 +277,7 @@ class Finding:
     advice: str | None = None
     cost: str | None = None
     episodes: tuple[Episode, ...] = ()
-    kind: str = ""
+    finding_kind: str = ""
     facts: tuple[Fact, ...] = ()
 
     @property
@@ -286,24 +286,21 @@ class Finding:
         return WHOLE_JOB if self.node is None else self.node
 
 
-_SENT_KIND = "findingKind"
-"""What is sent has a ``kind`` of its own, that of the alert."""
-
-FINDING_FIELDS = tuple(_SENT_KIND if field.name == "kind" else field.name for field in fields(Finding))
-"""Names of a finding's fields in what is sent: the same but for its kind."""
+FINDING_FIELDS = tuple(field.name for field in fields(Finding))
+"""Names of a finding's fields: those of what is sent are the same."""
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
     """Return a finding's fields as JSON has them, to stand among those of the document that it is part of."""
-    said = {field.name: getattr(finding, field.name) for field in fields(finding)}
-    return said | {"episodes": [episode.entry for episode in finding.episodes], "facts": list(finding.facts)}
+    said = {name: getattr(finding, name) for name in FINDING_FIELDS}
+    return said | {"episodes": [episode.entry for episode in finding.episodes]}
 
 
 def flat(finding: Finding) -> dict[str, object]:
     """Return a finding's fields as an execution's input has them: plain values, and ``*`` for the whole job."""
     said = finding_fields(finding)
-    said |= {"node": finding.where, _SENT_KIND: said.pop("kind")}
-    return said | {name: msgspec.to_builtins(said[name]) for name in ("episodes", "facts")}
+    plain = {name: msgspec.to_builtins(said[name]) for name in ("episodes", "facts")}
+    return said | plain | {"node": finding.where}
 
 
 def embedded(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,8 +309,6 @@ def embedded(document: Mapping[str, Any]) -> dict[str, Any]:
     Raises msgspec.ValidationError for a document whose finding lacks a field or has one of another type.
     """
     said = {name: document[name] for name in FINDING_FIELDS if name in document}
-    if _SENT_KIND in said:
-        said["kind"] = said.pop(_SENT_KIND)
     if said.get("node") == WHOLE_JOB:
         said["node"] = None
     entries = msgspec.convert(said.pop("episodes", []), list[EpisodeEntry])

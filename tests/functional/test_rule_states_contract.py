@@ -300,7 +300,7 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         [
             replace(
                 row,
-                finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far", kind="idle", facts=FACTS),
+                finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far", finding_kind="idle", facts=FACTS),
                 wasted_percent=61.7,
             )
         ]
@@ -372,7 +372,7 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
 
 
 def test_when_facts_are_gone_then_their_columns_are_too(moto_world: MotoUnderTest) -> None:
-    moto_world.rows.publish([replace(_row(60.0), finding=replace(_row().finding, kind="idle", facts=FACTS))])
+    moto_world.rows.publish([replace(_row(60.0), finding=replace(_row().finding, finding_kind="idle", facts=FACTS))])
     moto_world.update_row("job", RULE, OUTCOME)
     moto_world.rows.publish([replace(_row(120.0), finding=replace(_row().finding, facts=FACTS[-1:]))])
     item = moto_world.row("job", RULE)

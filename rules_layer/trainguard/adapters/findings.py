@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def finding_columns(finding: Finding, *, cost: str = "Cost", kind: str = "Kind") -> "dict[str, AttributeValue | None]":
     """Write a finding, without its rule and node; ``cost`` and ``kind`` name the columns of what these are."""
     return {
-        kind: text_or_none(finding.kind or None),
+        kind: text_or_none(finding.finding_kind or None),
         "Reason": text(finding.reason),
         "Measured": number_or_none(finding.measured),
         "Threshold": number_or_none(finding.threshold),
@@ -49,7 +49,7 @@ def finding_of_columns(
         advice=columns.text_or_none("Advice"),
         cost=columns.text_or_none(cost),
         episodes=_episodes_of(columns, "Episodes"),
-        kind=columns.text_or_none(kind) or "",
+        finding_kind=columns.text_or_none(kind) or "",
         facts=facts_of(columns, "Facts"),
     )
 

@@ -66,7 +66,7 @@ def _parameters(rule: AnyRule, given: Parameters) -> RuleParameters:
 
 def _alert(payload: Mapping[str, Any], start: int) -> Alert:
     of_finding = finding_fields(embedded(payload)["finding"])
-    said = {name: value for name, value in of_finding.items() if name in Alert.__slots__ and name != "kind"}
+    said = {name: value for name, value in of_finding.items() if name in Alert.__slots__}
     return Alert(
         kind=AlertKind(payload["kind"]),
         at_s=datetime.fromisoformat(payload["firedAt"]).timestamp() - start,

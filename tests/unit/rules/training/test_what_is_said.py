@@ -337,7 +337,8 @@ def test_given_a_tensor_that_differs_from_another_runs_when_said_then_by_how_muc
     for one, other in ((np.zeros(2), np.zeros(3)), (["a"], ["b"]), ([np.nan], [1.0])):
         without = two_runs(one, other)
         assert (without.value, without.threshold) == (None, None)
-        assert without.reason == "Step 3: w differs from that of run other at the same step."
+        told = RULES["SimilarAcrossRuns"].said(without)
+        assert told == "Step 3: w differs from that of run other at the same step."
 
 
 @pytest.mark.parametrize(
