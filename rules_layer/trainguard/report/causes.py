@@ -7,12 +7,10 @@ from trainguard.engine.verdicts.explanations import EXPLAINED_SHARE
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.joint_loss import joint_nodes
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.registry import spec_of
 from trainguard.rules.symptoms import LOW_GPUS, NO_REASON
 from trainguard.rules.units import show_percent
-from trainguard.rules.words import FactSheet
 
 _BETWEEN_SHARE = 0.5
 """What lies between the steps is named where it is at least this part of what low GPUs waste."""
@@ -107,11 +105,9 @@ def between_steps(share: float) -> str:
 
 def in_words(finding: RankedFinding, verdict: Verdict) -> str:
     """Say what was found as a clause in the past tense, for example ``the GPUs waited for the CPU cores``."""
-    said, spec = finding.finding, spec_of(finding.rule)
-    by_facts = "" if spec.text is None else spec.text(FactSheet(Status.FIRED, said.kind, said.facts, past=True)).clause
-    if by_facts:
-        return by_facts
-    clause = spec.clause
+    if verdict.result.found_words.clause:
+        return verdict.result.found_words.clause
+    clause = spec_of(finding.rule).clause
     if clause is None:
         return f"{finding.rule} fired"
     if isinstance(clause, str):
