@@ -113,7 +113,7 @@ def test_given_a_finding_on_some_ranks_when_judged_then_the_rule_fires_and_says_
     result = RULE.judge(VERDICT)
     assert result.status is Status.FIRED
     assert result.reason == f"On 2 of 4 ranks (rank 1, rank 3), at worst: {SUMMARY}"
-    assert result.advice == f"{RECOMMENDATION} At most 20.0 % of the time, 2.000 ms a step can be won."
+    assert result.advice == f"{RECOMMENDATION} It explains 20.0 % of the time, 2.000 ms a step."
     assert (result.measured, result.threshold, result.worst) == (600.0, 500.0, "rank 1")
     assert result.wasted_share is None
     assert RULE.clear_after_s(RULE.parameters_type(), 0.5) == 0.0

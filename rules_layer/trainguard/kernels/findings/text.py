@@ -102,10 +102,11 @@ def _gap(facts: Facts) -> str:
 
 
 def _launches(facts: Facts) -> str:
+    beside = " beside the wait for data" if "waits_for_data_share" in facts else ""
     return (
         f"The GPU waits for launches: kernels start {facts.number('launch_delay'):.1f} us after their launch at the "
-        f"median, {facts.number('queued_launches'):.1f} launches wait on average, and {facts.percent('host_share')} "
-        "of the streams' idle time is the host's."
+        f"median, {facts.number('queued_launches'):.1f} launches wait on average, and the host causes "
+        f"{facts.percent('host_share')} of the idle time{beside}."
     )
 
 

@@ -50,7 +50,7 @@ def text(sheet: FactSheet) -> Words:
     if sheet.status is not Status.FIRED:
         return Words(_unsure(sheet) + summary)
     reason = ("In an earlier capture: " if sheet.past else "") + _where(sheet) + summary
-    return Words(reason, advice + _ceiling(sheet), _CLAUSES.get(KernelKind(sheet.kind), ""))
+    return Words(reason, advice + _explained(sheet), _CLAUSES.get(KernelKind(sheet.kind), ""))
 
 
 def _unsure(sheet: FactSheet) -> str:
@@ -71,11 +71,11 @@ def _where(sheet: FactSheet) -> str:
     return f"On {number:,} of {int(sheet.number('ranks_read')):,} ranks ({named}), at worst: "
 
 
-def _ceiling(sheet: FactSheet) -> str:
+def _explained(sheet: FactSheet) -> str:
     gain, share = sheet.number("gain_per_step"), sheet.number("gain_share")
     if gain <= 0:
         return ""
-    return f" At most {100 * share:.1f} % of the time, {gain / 1e6:,.3f} ms a step can be won."
+    return f" It explains {100 * share:.1f} % of the time, {gain / 1e6:,.3f} ms a step."
 
 
 def _holds_not(sheet: FactSheet) -> str:
