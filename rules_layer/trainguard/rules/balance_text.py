@@ -67,7 +67,7 @@ def text(sheet: FactSheet) -> Words:
     else:
         return Words(_without_verdict(sheet, kind))
     if kind is LoadBalancingKind.STOPPED:
-        return Words(reason, _advice_on_stopped(sheet), f"{sheet['mean_utilization_at_work'].device} stopped working")
+        return Words(reason, _advice_on_stopped(sheet), f"{_side(sheet['mean_utilization_at_work'])} stopped working")
     if kind not in {LoadBalancingKind.APART, LoadBalancingKind.BEHIND}:
         return Words(reason)
     sides = "GPUs" if sheet["mean_utilization_at_work"].device else "nodes"
