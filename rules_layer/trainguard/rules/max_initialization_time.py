@@ -65,7 +65,9 @@ SPEC = RuleSpec(
     inputs=SYSTEM | FRAMEWORK,
     explains=(LOW_GPUS, UNUSED_NODE),
     text=text,
-    claims=dict.fromkeys((MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.DOUBTED), (Bucket.START_UP,)),
+    claims=dict.fromkeys(
+        (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.DOUBTED), (Bucket.START_UP,)
+    ),
     loss_from_now=_loss_from_now,
     details=Initialization,
     section="trainguard.report.html.sections.max_initialization_time:blocks",
