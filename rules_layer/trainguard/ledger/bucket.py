@@ -18,14 +18,14 @@ class Bucket(StrEnum):
     BROKEN = "broken"
     """From the onset on of a training that computes garbage: not finite, or diverged."""
 
+    COMPUTE = "compute"
+    """The GPU was busy: its utilization as a part of the second."""
+
     START_UP = "start_up"
     """Before the first work."""
 
     TAIL = "tail"
     """After the last work."""
-
-    COMPUTE = "compute"
-    """The GPU was busy: its utilization as a part of the second."""
 
     COMMUNICATION = "communication"
     """Collective operations that no computation covers; needs a kernel trace."""
@@ -54,3 +54,6 @@ class Bucket(StrEnum):
 
 PRODUCTIVE = frozenset({Bucket.COMPUTE})
 LOST = tuple(bucket for bucket in Bucket if bucket not in PRODUCTIVE)
+
+ROWS = {bucket: row for row, bucket in enumerate(Bucket)}
+"""The row of each bucket in the arrays of a ledger."""

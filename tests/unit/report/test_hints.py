@@ -16,12 +16,17 @@ from trainguard.records import Status
 from trainguard.report.verdict import verdict_of
 from trainguard.rules.framework_loop import ProcessLoop
 from trainguard.rules.framework_time import FrameworkTimeState
+from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.words import FactSheet
 
 
 def counted_bottleneck(rule: str, hits: int) -> Verdict:
     """Return the verdict of a bottleneck rule that counted so many of 1,000 points, too few to fire."""
-    result = RuleResult(Status.OK, f"{rule} is quiet.", pooled=(hits, 1_000))
+    text = spec_of(rule).text
+    assert text is not None
+    clause = text(FactSheet(Status.OK, "")).clause
+    result = RuleResult(Status.OK, f"{rule} is quiet.", clause=clause, pooled=(hits, 1_000))
     return Verdict(rule, result, FiringHistory())
 
 
