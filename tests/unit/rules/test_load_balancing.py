@@ -178,7 +178,7 @@ def test_given_no_sample_or_no_activity_when_judged_then_it_says_what_it_waits_f
     assert (
         RULE.judge(RULE.state_type(), replace(idle.view, watermark_s=None), DEFAULTS).status is Status.WAITING_FOR_DATA
     )
-    assert idle.last.reason == "No GPU of algo-1 has been active in the 29 s since its first sample."
+    assert idle.last.reason == "no GPU of algo-1 has been active yet, 29 s after its first sample."
     assert ended.last.reason.endswith("its stream has ended, too early for a verdict.")
 
 

@@ -88,9 +88,9 @@ def test_given_nodes_without_gpus_or_points_when_compared_then_they_are_left_out
     three = across(slow, fast, view_of("algo-3"), view_of("algo-4", counted(10, points=200)))
 
     assert alone.status is Status.NOT_APPLICABLE
-    assert alone.reason == "The job has only one node with GPUs, and so none to compare."
+    assert alone.reason == "the job has only one node with GPUs, and so none to compare."
     assert few.reason == "algo-2 has 200 of the 500 points that a comparison takes; about 150 s left."
-    assert across(view_of("algo-3")).reason == "The job has no node with GPUs, and so none to compare."
+    assert across(view_of("algo-3")).reason == "the job has no node with GPUs, and so none to compare."
     assert three.status is Status.FIRED
     assert set(three.plain_details["means"]) == {"algo-1", "algo-2"}
     assert JOB_RULE.judge(JobView(0.0, None, None, True, True, False, {}), DEFAULTS).status is Status.NOT_APPLICABLE

@@ -14,6 +14,7 @@ from trainguard.rules.balance_text import LoadBalancingKind
 from trainguard.rules.balance_window import BalanceWindow
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.warm_up import WarmUpKind
 from trainguard.telemetry.snapshots import FloatArray
 
 START = 1_000_000 * 1_800.0
@@ -296,7 +297,7 @@ def test_given_a_short_job_when_it_fires_then_no_time_is_longer_than_the_job() -
 def test_given_partitioned_gpus_when_judged_then_utilization_is_what_is_missing() -> None:
     parted = replace(view_of("algo-1"), mig_names=("gpu0.mig1",))
     window = BalanceWindow()
-    assert RULE.judge(window, parted, DEFAULTS).kind == across(parted).kind == LoadBalancingKind.PARTITIONED
+    assert RULE.judge(window, parted, DEFAULTS).kind == across(parted).kind == WarmUpKind.PARTITIONED
     assert "partitioned (MIG)" in across(parted).reason
     assert across(parted, view_of("algo-2", counted(90))).kind == LoadBalancingKind.NO_OTHER_NODE
     one = replace(view_of("algo-1", counted(1)), mig_names=("gpu1.mig1",))

@@ -47,9 +47,7 @@ def test_given_means_of_slow_gpus_beside_full_cores_when_judged_then_it_fires_th
         in result.reason
     )
     assert result.advice is not None
-    assert result.advice.startswith(
-        "The cores are 97 % busy on average, which leaves little: use fewer"
-    )
+    assert result.advice.startswith("The cores are 97 % busy on average, which leaves little: use fewer")
     assert "more data loader processes" not in result.advice
 
 
