@@ -57,3 +57,22 @@ LOST = tuple(bucket for bucket in Bucket if bucket not in PRODUCTIVE)
 
 ROWS = {bucket: row for row, bucket in enumerate(Bucket)}
 """The row of each bucket in the arrays of a ledger."""
+
+BUCKET_WORDS = {
+    Bucket.NO_SAMPLES: "without samples",
+    Bucket.RESTART: "restarts",
+    Bucket.HANG: "hanging",
+    Bucket.BROKEN: "computing garbage",
+    Bucket.START_UP: "start-up",
+    Bucket.TAIL: "after the last work",
+    Bucket.COMPUTE: "compute",
+    Bucket.COMMUNICATION: "exposed communication",
+    Bucket.PEERS: "waiting for slower ranks",
+    Bucket.DATA: "waiting for batches",
+    Bucket.CHECKPOINT: "saving checkpoints",
+    Bucket.EVALUATION: "idle in evaluation",
+    Bucket.HOST: "waiting for the host",
+    Bucket.IDLE: "idle",
+    Bucket.UNEXPLAINED: "not explained",
+}
+"""What people read of a bucket."""

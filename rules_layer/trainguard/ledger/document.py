@@ -3,6 +3,7 @@
 import msgspec
 
 from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.spans import Span
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
         How many traced steps it is estimated from; None of one that is not.
     sm_share : float or None
         Of compute: the SM activity of the busy time, 0 to 1, where it was collected.
+    times : list of (float, float)
+        When it took most, epoch seconds, the largest first, 3 at most.
     """
 
     bucket: Bucket
@@ -31,6 +34,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     estimated: bool = False
     steps: int | None = None
     sm_share: float | None = None
+    times: list[Span] = msgspec.field(default_factory=list)
 
 
 class NodeLedgerEntries(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from trainguard.ledger.shares import StepShares
 from trainguard.ledger.spans import Span, shares_in
 from trainguard.telemetry.snapshots import FloatArray
 
+MOST_TIMES = 3
+
 
 @dataclass
 class Ledger:
@@ -95,6 +97,7 @@ class Ledger:
                 estimated=bucket in estimated,
                 steps=traced if bucket in estimated and bucket is not Bucket.RESTART else None,
                 sm_share=_sm_share(nodes) if bucket is Bucket.COMPUTE else None,
+                times=_times(nodes, bucket),
             )
             for bucket, row in ROWS.items()
         ]
@@ -149,3 +152,9 @@ def _sm_share(nodes: Sequence[NodeLedger]) -> float | None:
     busy = sum(float(node.of(Bucket.COMPUTE).sum()) for node in known)
     worth = sum(node.sm_gpu_seconds or 0.0 for node in known)
     return min(worth / busy, 1.0) if busy > 0.0 else None
+
+
+def _times(nodes: Sequence[NodeLedger], bucket: Bucket) -> list[Span]:
+    """Return the times at which a bucket took most, the largest first: those of the node where it took most."""
+    found = [run for node in nodes for run in node.times_of(bucket, MOST_TIMES)]
+    return [span for _, span in sorted(found, key=lambda run: (-run[0], run[1]))[:MOST_TIMES]]

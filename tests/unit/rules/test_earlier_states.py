@@ -11,10 +11,8 @@ from trainguard.rules.bottleneck_state import BottleneckState
 from trainguard.rules.gpu_faults import GpuRecord, HealthState
 from trainguard.rules.hung_steps import ProcessProgress, ProgressState
 from trainguard.rules.hung_watch import WatchState
-from trainguard.rules.low_gpu_activity import BusyMinutes
-from trainguard.rules.low_gpu_held import HeldMemory
+from trainguard.rules.low_gpu_devices import BusyMinutes, GpuSigns, HeldMemory
 from trainguard.rules.low_gpu_instances import InstanceMinutes
-from trainguard.rules.low_gpu_signs import GpuSigns
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationState, Streak
 from trainguard.rules.system_usage import UsageState
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
 from tests.unit.rules.node_replay import Replay
 from trainguard.records import Status
-from trainguard.rules import hung_watch, low_gpu_activity, low_gpu_held, low_gpu_signs
+from trainguard.rules import hung_watch, low_gpu_devices
 from trainguard.rules.gpu_faults import MOST_GPUS, MOST_XIDS
 from trainguard.rules.gpu_health import GPUHealth
 from trainguard.rules.hung_details import MOST_STEPS, details_of
@@ -34,9 +34,9 @@ def seen(rule: AnySystemRule, metric: str) -> Replay:
 @pytest.mark.parametrize(
     ("rule", "metric", "kept", "most"),
     [
-        (LowGPUUtilization(), "SMActivityPercent", "activity", low_gpu_activity.MOST_GPUS),
-        (LowGPUUtilization(), "SMActivityPercent", "signs", low_gpu_signs.MOST_GPUS),
-        (LowGPUUtilization(), "MemoryUsedBytes", "held", low_gpu_held.MOST_GPUS),
+        (LowGPUUtilization(), "SMActivityPercent", "activity", low_gpu_devices.MOST_GPUS),
+        (LowGPUUtilization(), "SMActivityPercent", "signs", low_gpu_devices.MOST_GPUS),
+        (LowGPUUtilization(), "MemoryUsedBytes", "held", low_gpu_devices.MOST_GPUS),
         (HungJob(), "PowerWatts", "power", hung_watch.MOST_GPUS),
         (GPUHealth(), "SMClockMHz", "gpus", MOST_GPUS),
     ],

@@ -9,7 +9,7 @@ from trainguard.engine.diagnosis.judged import Judged
 from trainguard.engine.streams.gaps import Gap, GapKind
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.finding import clock_times
-from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
 from trainguard.pricing.cost import Bill, Unpriced
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
@@ -30,24 +30,6 @@ NAMED_SHARE = 0.01
 
 MOSTLY = 0.5
 DAY_H = 24.0
-
-BUCKET_WORDS = {
-    Bucket.NO_SAMPLES: "without samples",
-    Bucket.RESTART: "restarts",
-    Bucket.HANG: "hanging",
-    Bucket.BROKEN: "computing garbage",
-    Bucket.START_UP: "start-up",
-    Bucket.TAIL: "after the last work",
-    Bucket.COMPUTE: "compute",
-    Bucket.COMMUNICATION: "exposed communication",
-    Bucket.PEERS: "waiting for slower ranks",
-    Bucket.DATA: "waiting for batches",
-    Bucket.CHECKPOINT: "saving checkpoints",
-    Bucket.EVALUATION: "idle in evaluation",
-    Bucket.HOST: "waiting for the host",
-    Bucket.IDLE: "idle",
-    Bucket.UNEXPLAINED: "not explained",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +53,7 @@ def _health(case: Case, found: Diagnosis) -> str:
 def _with_findings(case: Case, found: Diagnosis, root: RankedFinding) -> str:
     parts = [f"{_opening(case, found, root)} {_because(case, found, root)} ({_marked(root, case)})"]
     others = [each for each in found.causes[1:] if each.clause or each.loss is None or each.loss.share >= NAMED_SHARE]
-    named = [f"{_clause(each)} ({_marked(each, case)})" for each in others[:NAMED_CAUSES]]
+    named = [f"{_clause(each)} ({each.rule}, {each.finding.severity})" for each in others[:NAMED_CAUSES]]
     if named:
         parts.append(f"besides, {listed(named)}")
     if len(others) > NAMED_CAUSES:
