@@ -37,7 +37,7 @@ from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, node_fact, warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
@@ -76,7 +76,7 @@ BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
 }
 BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
 SLOW_SHARE = Measure("points in slow minutes of the judged ones", "%")
-EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS)
+EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS, DATA_WAITS)
 SECTION = "trainguard.report.html.sections.bottlenecks:blocks"
 
 P = TypeVar("P", bound=BottleneckParameters)
