@@ -259,8 +259,8 @@ class Finding:
         What it has cost until then, in a sentence; None where no price is known.
     episodes : tuple of Episode
         The newest times at which the condition held, oldest first.
-    kind : str
-        Which of the rule's findings it is.
+    finding_kind : str
+        Which of the rule's findings it is; an alert has a kind of its own.
     facts : tuple of Fact
         What it rests on: its sentences are made of these alone.
     """
@@ -274,7 +274,7 @@ class Finding:
     advice: str | None = None
     cost: str | None = None
     episodes: tuple[Episode, ...] = ()
-    kind: str = ""
+    finding_kind: str = ""
     facts: tuple[Fact, ...] = ()
 
     @property
@@ -296,7 +296,8 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
 def flat(finding: Finding) -> dict[str, object]:
     """Return a finding's fields as an execution's input has them: plain values, and ``*`` for the whole job."""
     said = finding_fields(finding)
-    return said | {"node": finding.where, "episodes": msgspec.to_builtins(said["episodes"])}
+    plain = {name: msgspec.to_builtins(said[name]) for name in ("episodes", "facts")}
+    return said | plain | {"node": finding.where}
 
 
 def embedded(document: Mapping[str, Any]) -> dict[str, Any]:

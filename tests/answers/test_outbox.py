@@ -167,7 +167,7 @@ class Outbox:
 
 def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_reviewed() -> None:
     fires = [
-        Fire(RULE, said(Status.FIRED, wasted_share=0.25, advice="Do it."), HOUR, 0.5, held().shown_episodes()[-1:]),
+        Fire(RULE, said(Status.FIRED, wasted_share=0.25, advice="Do it."), HOUR, 0.5, held().shown_episodes(RULE)[-1:]),
         Fire("CPUBottleneck", RuleResult(Status.FIRED, "a\nb" + "c" * 2_100, advice="d" * 600), HOUR, None, ()),
         Fire("BatchSize", RuleResult(Status.FIRED, "so.", time_left_s=60.0), HOUR, None, (Episode(START, None),)),
     ]

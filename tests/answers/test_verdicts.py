@@ -129,7 +129,7 @@ class Job:
                 history.alerted += 1
                 history.alerted_severity = self.one_of(*Severity).value
             if span is not None:
-                history.note(result, watermark_s=at, paid_s=at)
+                history.note("Rule", result, watermark_s=at, paid_s=at)
         return history, result
 
     def _held(self, rule: str, node: str, span: tuple[int, int], share: float | None, kind: int) -> RuleResult:

@@ -83,7 +83,7 @@ class FindingEntry(msgspec.Struct, frozen=True, kw_only=True):
     episodes: list[EpisodeEntry] = msgspec.field(default_factory=list)
     earlier_episodes: int = 0
     names_left_out: int = 0
-    kind: str = ""
+    finding_kind: str = ""
     facts: list[Fact] = msgspec.field(default_factory=list)
 
 

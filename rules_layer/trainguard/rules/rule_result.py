@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from trainguard.finding import Fact, Progress
 from trainguard.records import Status
 from trainguard.rules.details import Details, plain
-from trainguard.rules.words import FactSheet, Text
+from trainguard.rules.words import FactSheet, Text, Words
 
 IdleNode = Literal["never used", "idle"]
 
@@ -55,8 +55,9 @@ class RuleResult:
     None where nobody can say.
 
     ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made of
-    these alone, by the rule's own text. ``progress`` is how far its patience is, in every status. ``about`` are a few
-    words and numbers on what was judged; the row of the rule keeps them.
+    these alone, by the rule's own text. ``clause`` is what was found in a few words. ``found`` are the words of a
+    finding that is over, beside those of now; the engine sets them. ``progress`` is how far its patience is, in every
+    status. ``about`` are a few words and numbers on what was judged; the row of the rule keeps them.
     """
 
     status: Status
@@ -85,6 +86,8 @@ class RuleResult:
     details: Details | Mapping[str, Any] = field(default_factory=dict)
     kind: str = ""
     facts: tuple[Fact, ...] = ()
+    clause: str = ""
+    found: Words | None = None
     about: Mapping[str, float | int | str | None] = field(default_factory=dict)
 
     @classmethod
@@ -99,6 +102,7 @@ class RuleResult:
             status,
             now.reason,
             advice=now.advice,
+            clause=now.clause,
             past_reason=None if past is None else past.reason,
             past_advice=None if past is None else past.advice,
             kind=kind,
@@ -110,6 +114,11 @@ class RuleResult:
     def patience(self) -> str | None:
         """How far the rule is, for example ``240/1000``."""
         return None if self.progress is None else self.progress.words
+
+    @property
+    def found_words(self) -> Words:
+        """The words of what was found: now, or before."""
+        return Words(self.reason, self.advice, self.clause) if self.found is None else self.found
 
     @property
     def kept_texts(self) -> tuple[str, str | None]:

@@ -84,7 +84,7 @@ def _finding(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         measured=result.measured,
         threshold=result.threshold,
         episodes=() if ranked is None else tuple(_of_node(each, context.node) for each in ranked.episodes),
-        kind=result.kind,
+        finding_kind=result.kind,
         facts=result.facts,
     )
     if ranked is None or shown_status(verdict) is not Status.FIRED:

@@ -62,7 +62,7 @@ class StoredRule(msgspec.Struct, omit_defaults=True):
     last_finding: LastFinding | None = msgspec.field(default=None, name="seen")
     anew: str | None = None
 
-    def note(self, result: RuleResult, watermark_s: float) -> None:
+    def note(self, rule: str, result: RuleResult, watermark_s: float) -> None:
         """Take note of an evaluation at watermark ``watermark_s``, and of what was said if the condition holds.
 
         A watermark of 0 says that nothing was read yet: with it no rule begins to be judged.
@@ -71,7 +71,7 @@ class StoredRule(msgspec.Struct, omit_defaults=True):
             self.began_at = watermark_s
         self.watermark_s = watermark_s
         if result.status is Status.FIRED:
-            self.last_finding = LastFinding.of(result, at=watermark_s, began_at=self.began_at)
+            self.last_finding = LastFinding.of(rule, result, at=watermark_s, began_at=self.began_at)
 
     def paid_s(self, paid_from: float | None) -> float:
         """Return for how many seconds the nodes were paid for by the last evaluation."""
@@ -134,12 +134,12 @@ class RuleRunner(Generic[R]):
             self._latest[rule.name] = result, clear_after_s
             if result.status is not Status.ERROR:
                 holds = result.status is Status.FIRED
-                entry.note(result, watermark_s)
+                entry.note(rule.name, result, watermark_s)
                 judged = result.status in JUDGED
                 entry.history.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
                 paid_s = entry.paid_s(paid_from)
                 if holds:
-                    entry.history.note(result, watermark_s=watermark_s, paid_s=paid_s)
+                    entry.history.note(rule.name, result, watermark_s=watermark_s, paid_s=paid_s)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
                     fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, paid_s))
             if is_near(result, entry.history):
@@ -229,7 +229,9 @@ class RuleRunner(Generic[R]):
                 result, clear_after_s = judged or self._step(rule, entry, None, judge, interval_s)
                 if entry.last_finding is not None and result.status not in {Status.FIRED, Status.ERROR}:
                     newest = entry.history.episodes[-1].start if entry.history.episodes else None
-                    result = entry.last_finding.with_result(result, entry.watermark_s, start=newest, closed=closed)
+                    result = entry.last_finding.with_result(
+                        rule.name, result, entry.watermark_s, start=newest, closed=closed
+                    )
                 if entry.anew is not None:
                     result = replace(result, reason=f"{result.reason} {entry.anew}")
                 verdicts.append(Verdict(rule.name, result, entry.history, clear_after_s))

@@ -15,7 +15,8 @@ from enum import Enum
 
 import msgspec
 
-from trainguard.finding import MOST_EPISODES, Episode
+from trainguard.engine.verdicts.words import kept_words, past_words
+from trainguard.finding import MOST_EPISODES, Episode, Fact
 from trainguard.rules.rule_result import IdleNode, RuleResult
 
 MINUTE_S = 60.0
@@ -45,8 +46,8 @@ class StoredEpisode(msgspec.Struct, array_like=True):
     rule's findings had wasted of the node's paid time by then, from the job's start on, and ``wasted_before_s`` what
     they had wasted before this episode. ``has_onset`` says whether the rule itself has said when the condition began,
     ``ended_at`` when the rule says that it was over, although its finding stands.
-    ``idle_node`` is as in the newest result; of the newest episode and of that which cost most, ``reason`` and
-    ``advice`` are kept.
+    ``idle_node`` is as in the newest result; of the newest episode and of that which cost most, ``kind`` and ``facts``
+    are kept, of a rule that gives none its ``reason`` and ``advice``.
     """
 
     start: float
@@ -60,6 +61,8 @@ class StoredEpisode(msgspec.Struct, array_like=True):
     idle_node: IdleNode | None = None
     reason: str = ""
     advice: str = ""
+    kind: str = ""
+    facts: tuple[Fact, ...] = ()
 
     @property
     def wasted_s(self) -> float | None:
@@ -74,7 +77,7 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         """When it was over, as far as that is known."""
         return self.held_at if self.ended_at is None else self.ended_at
 
-    def take_in(self, result: RuleResult, *, paid_s: float, not_before: float) -> None:
+    def take_in(self, rule: str, result: RuleResult, *, paid_s: float, not_before: float) -> None:
         """Take in a result at which the condition holds; the episode began no earlier than ``not_before``."""
         if result.onset is not None and math.isfinite(result.onset):
             self.start = max(min(result.onset, self.start), not_before)
@@ -82,8 +85,9 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         over = result.until is not None and math.isfinite(result.until) and result.until >= self.start
         self.ended_at = result.until if over else None
         self.idle_node = result.idle_node
-        reason, advice = result.kept_texts
-        self.reason, self.advice = reason[:TEXT_LENGTH], (advice or "")[:TEXT_LENGTH]
+        reason, advice = kept_words(rule, result.kind, *result.kept_texts, longest=TEXT_LENGTH)
+        self.reason, self.advice = reason, advice or ""
+        self.kind, self.facts = result.kind, result.facts
         if _is_worse(result, self.measured):
             self.measured = result.measured
         if result.wasted_share is not None:
@@ -134,21 +138,12 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         """How many episodes there were before the oldest that is kept."""
         return max(self.times_fired - len(self.episodes), 0)
 
-    def shown_episodes(self) -> tuple[Episode, ...]:
+    def shown_episodes(self, rule: str) -> tuple[Episode, ...]:
         """Return the episodes as people read them: the last one goes on while it is open and its condition holds."""
         last = len(self.episodes) - 1
         holds = self.is_open and self.clean_since is None
         return tuple(
-            Episode(
-                start=each.start,
-                end=None if holds and place == last and each.ended_at is None else each.until,
-                gpus=tuple(each.gpus),
-                measured=each.measured,
-                wasted_s=each.wasted_s,
-                idle_node=each.idle_node,
-                reason=each.reason,
-                advice=each.advice,
-            )
+            _shown(rule, each, goes_on=holds and place == last and each.ended_at is None)
             for place, each in enumerate(self.episodes)
         )
 
@@ -176,11 +171,12 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         self._begin(watermark_s)
         return True
 
-    def note(self, result: RuleResult, *, watermark_s: float, paid_s: float) -> None:
+    def note(self, rule: str, result: RuleResult, *, watermark_s: float, paid_s: float) -> None:
         """Take a result at which the condition holds into the open episode.
 
         Parameters
         ----------
+        rule : str
         result : RuleResult
         watermark_s : float
             Event time of the evaluation, epoch seconds.
@@ -193,11 +189,12 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         newest = self.episodes[-1]
         newest.held_at = max(newest.held_at, watermark_s)
         before = self.episodes[-2].held_at if len(self.episodes) > 1 else -math.inf
-        newest.take_in(result, paid_s=paid_s, not_before=before)
+        newest.take_in(rule, result, paid_s=paid_s, not_before=before)
         costliest = max(self.episodes, key=lambda each: each.wasted_s or 0.0)
         for each in self.episodes:
             if each is not newest and each is not costliest:
-                each.reason = each.advice = ""
+                each.reason = each.advice = each.kind = ""
+                each.facts = ()
 
     def _begin(self, start: float) -> None:
         counted = [each.wasted_until_s for each in self.episodes if each.idle_node is None]
@@ -213,6 +210,20 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         if watermark_s - self.clean_since >= clear_after_s:
             self.is_open = False
             self.clean_since = None
+
+
+def _shown(rule: str, each: StoredEpisode, *, goes_on: bool) -> Episode:
+    words = past_words(rule, each.kind, each.facts, reason=each.reason, advice=each.advice)
+    return Episode(
+        start=each.start,
+        end=None if goes_on else each.until,
+        gpus=tuple(each.gpus),
+        measured=each.measured,
+        wasted_s=each.wasted_s,
+        idle_node=each.idle_node,
+        reason=words.reason,
+        advice=words.advice or "",
+    )
 
 
 def fire_id(job_arn: str, rule: str, episode: int) -> str:

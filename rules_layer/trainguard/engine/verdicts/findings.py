@@ -102,14 +102,14 @@ def finding_of(verdict: Verdict, account: Account, node: str | None = None) -> R
     finding = Finding(
         rule=verdict.rule,
         node=node,
-        reason=result.reason,
+        reason=result.found_words.reason,
         measured=result.measured,
         threshold=result.threshold,
         severity=severity_of(score),
-        advice=result.advice,
+        advice=result.found_words.advice,
         cost=None if loss is None else str(loss),
         episodes=tuple(_priced(episode, priced) for episode in verdict.episodes),
-        kind=result.kind,
+        finding_kind=result.kind,
         facts=result.facts,
     )
     return RankedFinding(

@@ -64,7 +64,7 @@ class Verdict:
     @property
     def episodes(self) -> tuple[Episode, ...]:
         """When and where the condition held, the newest episodes, oldest first."""
-        return self.history.shown_episodes() if self.merged is None else self.merged
+        return self.history.shown_episodes(self.rule) if self.merged is None else self.merged
 
     @property
     def earlier_episodes(self) -> int:
