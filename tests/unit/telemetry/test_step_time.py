@@ -10,6 +10,7 @@ from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, TRAIN, Step
 from trainguard.state.time_grid import MOST_STEPS
 from trainguard.telemetry.events import EventTable
 from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.snapshots import IntArray
 from trainguard.telemetry.steps import StepBatch
 
 START_US = 1_700_000_000_000_000
@@ -24,7 +25,8 @@ def an_object(stretches: list[Stretch], process: str = "algo-1-7", number: int =
         own = [each for each in stretches if each[0] == mode]
         if own:
             numbers = tuple(str(number + place) for place in range(len(own)))
-            steps.append(StepBatch(process, f"Step:ModeKeys.{mode}", *_times(own), numbers))
+            starts, durations = _times(own)
+            steps.append(StepBatch(process, f"Step:ModeKeys.{mode}", starts, durations, numbers))
     others = [each for each in stretches if each[0] not in {"TRAIN", "EVAL"}]
     phases = tuple(sorted({each[0] for each in others}))
     index = np.array([phases.index(each[0]) for each in others], dtype=np.int64)
@@ -34,7 +36,7 @@ def an_object(stretches: list[Stretch], process: str = "algo-1-7", number: int =
     return FrameworkEvents(tuple(steps), table=table)
 
 
-def _times(stretches: list[Stretch]) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], ...]:
+def _times(stretches: list[Stretch]) -> tuple[IntArray, IntArray]:
     starts = np.array([START_US + round(1e6 * start) for _, start, _ in stretches], dtype=np.int64)
     return starts, np.array([round(1e6 * length) for _, _, length in stretches], dtype=np.int64)
 
