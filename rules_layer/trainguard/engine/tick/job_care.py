@@ -179,18 +179,17 @@ class _Look:
     def _is_urgent(self, job: JobRecord, summary: Summary) -> bool:
         """Whether the job is to be looked at each minute: something is near a change, waits, or is falling silent.
 
-        So is a job whose data come otherwise than by minutes, since its rules go by the clock of looks, until it has
-        long written nothing.
+        So is a job whose data come otherwise than by minutes, since its rules go by the clock of looks. A job all of
+        whose streams have long been silent is not: nothing comes that could change it.
         """
         streams = summary.streams
-        minutely = job.evaluation_every_s <= TICK_S or bool(job.policy.source)
-        others = any(
-            key.family != FIRST_FAMILY and not record.closed and self._silent_for(streams, key) < LONG_SILENT_S
-            for key, record in streams.records.items()
-        )
-        if job.closing or minutely or others or summary.assessment.near:
+        if job.closing or job.evaluation_every_s <= TICK_S or job.policy.source:
             return True
-        return any(record.pending for record in streams.records.values()) or self._falls_silent(job, streams)
+        if streams.records and min(self._silent_for(streams, key) for key in streams.records) >= LONG_SILENT_S:
+            return False
+        others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
+        waits = any(record.pending for record in streams.records.values())
+        return others or waits or summary.assessment.near or self._falls_silent(job, streams)
 
     def _falls_silent(self, job: JobRecord, streams: JobStreams) -> bool:
         """Whether a stream is about to be silent, or has been for a short time."""

@@ -1,0 +1,30 @@
+"""Jobs whose end nobody hears of: closed, reported once, never told to stall, and cheap."""
+
+import os
+
+import pytest
+
+from tests.faults.endings import FAMILIES_OF_DATA, Ending, drawn, wrong
+from trainguard.engine.tick.job_care import ABANDONED_S
+
+TRIALS = int(os.environ.get("TRIALS", "20000")) // 100
+"""A trial has three days of ticks: `make thorough` plays one for a hundred of the short ones."""
+
+
+@pytest.mark.parametrize("data", FAMILIES_OF_DATA)
+@pytest.mark.parametrize("outside", [False, True])
+def test_given_the_data_of_a_family_when_the_end_is_not_heard_then_nothing_is_wrong(data: str, outside: bool) -> None:
+    assert wrong(Ending((data,), outside, threshold_s=360)) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_given_any_data_and_delivery_when_the_end_is_not_heard_then_nothing_is_wrong(seed: int) -> None:
+    assert wrong(drawn(seed)) is None, drawn(seed)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("block", range(10))
+def test_given_hundreds_of_endings_when_played_then_none_is_wrong(block: int) -> None:
+    count = -(-TRIALS // 10)
+    for seed in range(100 + block * count, 100 + (block + 1) * count):
+        assert wrong(drawn(seed), left_s=ABANDONED_S, hours=72) is None, drawn(seed)
