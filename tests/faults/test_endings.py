@@ -4,7 +4,9 @@ import os
 
 import pytest
 
-from tests.faults.endings import FAMILIES_OF_DATA, Ending, drawn, wrong
+from tests.faults.endings import FAMILIES_OF_DATA, Ending, drawn, in_order, wrong
+from tests.faults.mutants import Mutant, applied
+from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.tick.job_care import ABANDONED_S
 
 TRIALS = int(os.environ.get("TRIALS", "20000")) // 100
@@ -20,6 +22,15 @@ def test_given_the_data_of_a_family_when_the_end_is_not_heard_then_nothing_is_wr
 @pytest.mark.parametrize("seed", range(4))
 def test_given_any_data_and_delivery_when_the_end_is_not_heard_then_nothing_is_wrong(seed: int) -> None:
     assert wrong(drawn(seed)) is None, drawn(seed)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_given_a_watch_over_our_own_writes_when_the_end_is_not_heard_then_a_trial_is_wrong(outside: bool) -> None:
+    mutant = Mutant("own writes", JobStreams, "mark_of", "crc32(repr(said).encode())", "record.version", ())
+    ending = Ending(("tensors",), outside, threshold_s=360)
+    in_order(ending.data, outside, ending.threshold_s)
+    with applied(mutant):
+        assert wrong(ending) == "not closed"
 
 
 @pytest.mark.thorough
