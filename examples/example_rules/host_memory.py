@@ -5,6 +5,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from trainguard.finding import Progress
 from trainguard.records import Status
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
@@ -76,6 +77,6 @@ class HostMemory(SystemRule[HostMemoryParameters, HostMemoryState]):
             measured=state.highest,
             threshold=parameters.threshold,
             data_points=state.points,
-            patience=f"{state.longest}/{parameters.patience}",
+            progress=Progress(seen=state.longest, needed=parameters.patience),
             advice="Load less ahead, or take an instance with more memory." if fired else None,
         )

@@ -49,6 +49,62 @@ def severity_rank(severity: Severity | str | None) -> int:
     return -1 if severity is None else Severity(severity).rank
 
 
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One number, or name, that a finding rests on: what was measured, where, and over which time.
+
+    Attributes
+    ----------
+    name : str
+        What the value is, in snake case, for example ``mean_utilization``. A mean is over all samples of its time;
+        one over chosen samples says so in its name, for example ``mean_utilization_at_work``.
+    value : float, int or str
+        In ``unit``. A share is from 0 to 1 and has the unit ``share``, a percentage is from 0 to 100 and has ``%``.
+        A time is epoch seconds and has the unit ``time``.
+    unit : str
+        Empty for a plain count or a name.
+    series : str or None
+        The recorded series that the value is computed from, for example ``GPUUtilization``.
+    node, device : str or None
+        Where, for example ``algo-1`` and ``gpu3``; None of what is of all nodes, or of all devices of the node.
+    start, end : float or None
+        The time that the value is of, epoch seconds, within the job's; ``from`` and ``to`` in JSON.
+    threshold : float or None
+        What the value was compared with, in the same unit.
+    """
+
+    name: str
+    value: float | int | str
+    unit: str = ""
+    series: str | None = None
+    node: str | None = None
+    device: str | None = None
+    start: float | None = msgspec.field(default=None, name="from")
+    end: float | None = msgspec.field(default=None, name="to")
+    threshold: float | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a rule is with its patience, and the window that it looks back on; shown in every status.
+
+    ``seen`` of ``needed`` (``counts`` says what is counted) is how much it has judged by; ``streak`` is for how many
+    of them in a row the condition has held. The window has ``window_points`` points, from ``window_start`` to
+    ``window_end``, epoch seconds.
+    """
+
+    seen: int
+    needed: int
+    counts: str = "points"
+    streak: int | None = None
+    window_points: int | None = None
+    window_start: float | None = None
+    window_end: float | None = None
+
+    @property
+    def words(self) -> str:
+        """For example ``240/1000``; never beyond the end."""
+        return f"{min(self.seen, self.needed)}/{self.needed}"
+
+
 class EpisodeEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of time in which a finding's condition held.
 
@@ -134,8 +190,6 @@ class Episode:
         How the node idled, where it did nothing at all.
     reason, advice : str
         What was said of it, where that is kept; else empty.
-    spread : int or None
-        Over how many nodes its loss is spread; None where that is the nodes on which it held.
     """
 
     start: float
@@ -149,7 +203,6 @@ class Episode:
     idle_node: str | None = field(default=None, compare=False)
     reason: str = field(default="", compare=False)
     advice: str = field(default="", compare=False)
-    spread: int | None = field(default=None, compare=False)
 
     @property
     def node(self) -> str | None:
@@ -203,6 +256,10 @@ class Finding:
         What it has cost until then, in a sentence; None where no price is known.
     episodes : tuple of Episode
         The newest times at which the condition held, oldest first.
+    finding_kind : str
+        Which of the rule's findings it is; an alert has a kind of its own.
+    facts : tuple of Fact
+        What it rests on: its sentences are made of these alone.
     """
 
     rule: str
@@ -214,6 +271,8 @@ class Finding:
     advice: str | None = None
     cost: str | None = None
     episodes: tuple[Episode, ...] = ()
+    finding_kind: str = ""
+    facts: tuple[Fact, ...] = ()
 
     @property
     def where(self) -> str:
@@ -234,7 +293,8 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
 def flat(finding: Finding) -> dict[str, object]:
     """Return a finding's fields as an execution's input has them: plain values, and ``*`` for the whole job."""
     said = finding_fields(finding)
-    return said | {"node": finding.where, "episodes": msgspec.to_builtins(said["episodes"])}
+    plain = {name: msgspec.to_builtins(said[name]) for name in ("episodes", "facts")}
+    return said | plain | {"node": finding.where}
 
 
 def embedded(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainguard.evaluation_interval import EVALUATION_EVERY_S
-from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity, severity_rank
+from trainguard.finding import WHOLE_JOB, Episode, Finding, Progress, Severity, severity_rank
 from trainguard.job_limits import reached_limits
 from trainguard.job_policy import MOST_NODES_EACH_MINUTE, JobPolicy
 from trainguard.layout import ProfileRoot
@@ -144,7 +144,8 @@ class RuleRow:
     ``threshold`` are; None where nothing was measured, where a number has no dimension, and in rows of earlier
     versions. ``affected_percent`` (of the judged time, or of the evaluations) is there while the rule has fired.
     ``wasted_percent``, the share of the paid time that the finding cost, all nodes together, stays when it is over;
-    None where the rule cannot say. ``generation`` is that of the job's registration. ``facts`` say what was judged,
+    None where the rule cannot say. ``generation`` is that of the job's registration. ``progress`` is how far the
+    rule's patience is. ``about`` says what was judged,
     where a family has more to say of it; empty in rows of earlier versions.
     """
 
@@ -155,7 +156,7 @@ class RuleRow:
     unit: str | None = None
     worst: str | None = None
     data_points: int = 0
-    patience: str | None = None
+    progress: Progress | None = None
     affected_percent: float | None = None
     wasted_percent: float | None = None
     violations: int = 0
@@ -167,7 +168,12 @@ class RuleRow:
     expires_at: int | None = None
     generation: int = 0
     earlier_episodes: int = 0
-    facts: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    about: Mapping[str, float | int | str | None] = field(default_factory=dict)
+
+    @property
+    def patience(self) -> str | None:
+        """How far the rule's patience is, for example ``240/1000``."""
+        return None if self.progress is None else self.progress.words
 
     @property
     def rule(self) -> str:

@@ -18,7 +18,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory, StoredEpisode
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
 from trainguard.families.installed import FAMILIES
-from trainguard.finding import Episode
+from trainguard.finding import Episode, Progress
 from trainguard.job_limits import LAST_EPISODE
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
@@ -64,7 +64,9 @@ LONG = Measure("m" * 300, "u" * 300)
 VERDICTS: Mapping[str, Verdict] = {
     "never fired": quiet(RULE),
     "without data": quiet(RULE, Status.WAITING_FOR_DATA),
-    "warms up": Verdict(RULE, said(Status.WARMING_UP, patience="3 of 20 points", facts={"points": 3}), FiringHistory()),
+    "warms up": Verdict(
+        RULE, said(Status.WARMING_UP, progress=Progress(seen=3, needed=20), about={"points": 3}), FiringHistory()
+    ),
     "fires": Verdict(RULE, said(Status.FIRED, wasted_share=0.25, affected_share=0.5, advice="Do it."), held()),
     "fires and cost nothing": fired(RULE, advice="Do it."),
     "fires where nobody can say": Verdict(RULE, said(Status.FIRED), FiringHistory()),
@@ -77,7 +79,12 @@ VERDICTS: Mapping[str, Verdict] = {
     "has long names": Verdict(
         RULE,
         RuleResult(
-            Status.OK, "so\nit is.", 3.0, measure=Measure("m" * 300, "u" * 300), worst="w" * 300, patience="p" * 300
+            Status.OK,
+            "so\nit is.",
+            3.0,
+            measure=Measure("m" * 300, "u" * 300),
+            worst="w" * 300,
+            progress=Progress(seen=30, needed=20),
         ),
         FiringHistory(),
     ),
@@ -160,7 +167,7 @@ class Outbox:
 
 def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_reviewed() -> None:
     fires = [
-        Fire(RULE, said(Status.FIRED, wasted_share=0.25, advice="Do it."), HOUR, 0.5, held().shown_episodes()[-1:]),
+        Fire(RULE, said(Status.FIRED, wasted_share=0.25, advice="Do it."), HOUR, 0.5, held().shown_episodes(RULE)[-1:]),
         Fire("CPUBottleneck", RuleResult(Status.FIRED, "a\nb" + "c" * 2_100, advice="d" * 600), HOUR, None, ()),
         Fire("BatchSize", RuleResult(Status.FIRED, "so.", time_left_s=60.0), HOUR, None, (Episode(START, None),)),
     ]

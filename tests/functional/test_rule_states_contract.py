@@ -14,7 +14,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateCodecError
 from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding, Severity
+from trainguard.finding import Finding, Progress, Severity
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.rule_result import RuleResult
@@ -107,7 +107,7 @@ def test_given_values_that_are_gone_when_published_then_they_are_removed(world: 
         _row(60.0),
         finding=replace(_row(60.0).finding, measured=23.0, threshold=70.0),
         worst="gpu3",
-        patience="3/500",
+        progress=Progress(seen=3, needed=500, streak=1, window_points=20, window_start=0.0, window_end=10.0),
         expires_at=9,
     )
     full = replace(
@@ -283,7 +283,7 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
                 row,
                 finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far"),
                 wasted_percent=61.7,
-                facts={"framework": "jax", "traces": 8, "gain_share": 0.25},
+                about={"framework": "jax", "traces": 8, "gain_share": 0.25},
             )
         ]
     )

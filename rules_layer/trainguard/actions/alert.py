@@ -109,6 +109,8 @@ def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, A
         "measured": fire.finding.measured,
         "threshold": fire.finding.threshold,
         "episodes": [msgspec.to_builtins(episode.entry) for episode in fire.finding.episodes],
+        "finding_kind": fire.finding.finding_kind,
+        "facts": msgspec.to_builtins(fire.finding.facts),
         "stop": {
             "made": request.stop.made,
             "decision": decision.decision,

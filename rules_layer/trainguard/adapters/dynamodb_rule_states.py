@@ -18,6 +18,7 @@ from trainguard.adapters.dynamodb_table import Expression, Table, assignments, d
 from trainguard.adapters.findings import finding_columns, finding_of_columns
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
+from trainguard.finding import Progress
 from trainguard.records import RuleRow, Status
 from trainguard.stores import StopRecord, StoredRow
 
@@ -152,7 +153,7 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "Unit": text_or_none(row.unit),
         "Worst": text_or_none(row.worst),
         "DataPoints": integer(row.data_points),
-        "Patience": text_or_none(row.patience),
+        **_progress_columns(row.progress),
         "AffectedPercent": number_or_none(row.affected_percent),
         "WastedPercent": number_or_none(row.wasted_percent),
         "Violations": integer(row.violations),
@@ -163,11 +164,43 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "ExpiresAt": integer_or_none(row.expires_at),
         "Generation": integer_or_none(row.generation or None),
         "EarlierEpisodes": integer_or_none(row.earlier_episodes or None),
-        "Facts": {"M": {name: scalar(value) for name, value in row.facts.items()}} if row.facts else None,
+        "About": {"M": {name: scalar(value) for name, value in row.about.items()}} if row.about else None,
     }
     if row.fired_at is not None:
         columns["FiredAt"] = text(iso_from_epoch(row.fired_at))
     return columns
+
+
+def _progress_columns(progress: Progress | None) -> "dict[str, AttributeValue | None]":
+    """Write how far the rule's patience is: ``Patience`` as people read it, and its numbers."""
+    if progress is None:
+        return {}
+    start, end = progress.window_start, progress.window_end
+    return {
+        "Patience": text(progress.words),
+        "PatienceSeen": integer(progress.seen),
+        "PatienceNeeded": integer(progress.needed),
+        "PatienceCounts": text(progress.counts),
+        "Streak": integer_or_none(progress.streak),
+        "WindowPoints": integer_or_none(progress.window_points),
+        "WindowFrom": None if start is None else text(iso_from_epoch(start)),
+        "WindowTo": None if end is None else text(iso_from_epoch(end)),
+    }
+
+
+def _progress_of(columns: Columns) -> Progress | None:
+    seen, needed = columns.integer_or_none("PatienceSeen"), columns.integer_or_none("PatienceNeeded")
+    if seen is None or needed is None:
+        return None
+    return Progress(
+        seen=seen,
+        needed=needed,
+        counts=columns.text_or_none("PatienceCounts") or "points",
+        streak=columns.integer_or_none("Streak"),
+        window_points=columns.integer_or_none("WindowPoints"),
+        window_start=columns.made_or_none("WindowFrom", epoch_from_iso),
+        window_end=columns.made_or_none("WindowTo", epoch_from_iso),
+    )
 
 
 def _row(job: str, item: "Item") -> RuleRow:
@@ -184,7 +217,7 @@ def _row(job: str, item: "Item") -> RuleRow:
             unit=columns.text_or_none("Unit"),
             worst=columns.text_or_none("Worst"),
             data_points=columns.integer_or_none("DataPoints") or 0,
-            patience=columns.text_or_none("Patience"),
+            progress=_progress_of(columns),
             affected_percent=columns.real_or_none("AffectedPercent"),
             wasted_percent=columns.real_or_none("WastedPercent"),
             violations=columns.integer_or_none("Violations") or 0,
@@ -196,7 +229,7 @@ def _row(job: str, item: "Item") -> RuleRow:
             expires_at=columns.integer_or_none("ExpiresAt"),
             generation=columns.integer_or_none("Generation") or 0,
             earlier_episodes=columns.integer_or_none("EarlierEpisodes") or 0,
-            facts=columns.scalars("Facts"),
+            about=columns.scalars("About"),
         )
 
 

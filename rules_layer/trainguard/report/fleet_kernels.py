@@ -42,8 +42,8 @@ def _of_job(facts: JobFacts) -> FleetKernels:
     known = [row.finding.severity for row in fired if row.finding.severity is not None]
     rows = [row for rule, row in facts.rules.items() if _judged(facts, rule)]
     newest = max(rows, key=lambda row: row.evaluated_through or 0.0)
-    framework, traces = newest.facts.get(FRAMEWORK), newest.facts.get(TRACES)
-    gains = [gain for row in rows if isinstance(gain := row.facts.get(GAIN_SHARE), int | float)]
+    framework, traces = newest.about.get(FRAMEWORK), newest.about.get(TRACES)
+    gains = [gain for row in rows if isinstance(gain := row.about.get(GAIN_SHARE), int | float)]
     return FleetKernels(
         job=job.job,
         status=job.status.value,

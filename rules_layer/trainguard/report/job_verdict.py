@@ -7,12 +7,10 @@ from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.report.fleet_facts import JobFacts
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
-from trainguard.report.phrasing import listed
-from trainguard.rules.low_gpu_held_output import HELD_TIME
-from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
 from trainguard.rules.registry import spec_of
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 from trainguard.stores import Jobs, RuleStates, StoredRow
 from trainguard.timestamps import iso_time
 

@@ -35,11 +35,11 @@ class Usage:
 
     @property
     def never_seen(self) -> str | None:
-        """The metric of which the window has no sample; that a GPU was used says that utilization has some."""
+        """The series of which the window has no sample; that a GPU was used says that utilization has some."""
         sampled = ~np.isnan(self.window)
         if not sampled[:, 0].any():
-            return "CPU utilization"
-        return None if sampled[:, 1 + len(self.gpus) :].any() else "GPU memory activity"
+            return "CPUUtilization"
+        return None if sampled[:, 1 + len(self.gpus) :].any() else "GPUMemoryUtilization"
 
 
 class SeriesUsage(msgspec.Struct, frozen=True):

@@ -146,7 +146,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         if not increases:
             patience = parameters.patience_points(view.interval_s)
             if not state.gpus and view.kept_total > (0 if view.closed else patience):
-                return never_collected("GPU memory activity", view)
+                return never_collected("GPUMemoryUtilization", view)
             reason = output.warming_up_reason(view, patience, window)
             return warming_up(view.kept_total, patience + JUMP_WINDOWS * window, view, {}, reason)
         fired = [increase for increase in increases if increase.kind is not None]

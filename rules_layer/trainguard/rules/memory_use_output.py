@@ -21,7 +21,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     leaks = [rise for rise in rises if is_leak(rise, increase)]
     if not leaks and max(rise.use.stride * len(rise.use.levels) for rise in rises) * MINUTE_S < LEAST_S:
         reason = f"memory in use of {view.node} is judged after {show_duration(LEAST_S)} of training."
-        return RuleResult(Status.WARMING_UP, reason, data_points=view.kept_total, details=details)
+        return RuleResult(Status.WARMING_UP, reason, data_points=view.kept_total, needs_longer=True, details=details)
     worst = max(leaks or rises, key=lambda rise: (-rise.time_left_s if leaks else rise.points, rise.device))
     return RuleResult(
         Status.FIRED if leaks else Status.OK,

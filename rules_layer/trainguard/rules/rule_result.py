@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from trainguard.finding import Fact, Progress
 from trainguard.records import Status
 from trainguard.rules.details import Details, plain
+from trainguard.rules.words import FactSheet, Text, Words
 
 IdleNode = Literal["never used", "idle"]
 
@@ -52,7 +54,12 @@ class RuleResult:
     ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
     None where nobody can say.
 
-    ``facts`` are a few words and numbers on what was judged; the row of the rule keeps them.
+    ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made of
+    these alone, by the rule's own text. ``clause`` is what was found in a few words. ``found`` are the words of a
+    finding that is over, beside those of now; the engine sets them. ``progress`` is how far its patience is, in every
+    status. ``about`` are a few words and numbers on what was judged; the row of the rule keeps them.
+    ``needs_longer`` says, of a judgement that is none yet, that a job as short cannot have what the rule looks for: it
+    leaves no doubt that the job is healthy.
     """
 
     status: Status
@@ -62,7 +69,7 @@ class RuleResult:
     measure: Measure | None = None
     worst: str | None = None
     data_points: int = 0
-    patience: str | None = None
+    progress: Progress | None = None
     advice: str | None = None
     affected_share: float | None = None
     wasted_share: float | None = None
@@ -79,7 +86,42 @@ class RuleResult:
     past_reason: str | None = None
     past_advice: str | None = None
     details: Details | Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    kind: str = ""
+    facts: tuple[Fact, ...] = ()
+    clause: str = ""
+    found: Words | None = None
+    about: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    needs_longer: bool = False
+
+    @classmethod
+    def of(cls, text: Text, status: Status, kind: str, facts: tuple[Fact, ...] = (), **more: Any) -> Self:
+        """Return what a rule says by its facts, in the words that its ``text`` makes of them.
+
+        ``kind`` is one of the rule's enumeration. ``more`` are the other fields, none of which holds a sentence.
+        """
+        now = text(FactSheet(status, kind, facts))
+        past = text(FactSheet(status, kind, facts, past=True)) if status is Status.FIRED else None
+        return cls(
+            status,
+            now.reason,
+            advice=now.advice,
+            clause=now.clause,
+            past_reason=None if past is None else past.reason,
+            past_advice=None if past is None else past.advice,
+            kind=kind,
+            facts=facts,
+            **more,
+        )
+
+    @property
+    def patience(self) -> str | None:
+        """How far the rule is, for example ``240/1000``."""
+        return None if self.progress is None else self.progress.words
+
+    @property
+    def found_words(self) -> Words:
+        """The words of what was found: now, or before."""
+        return Words(self.reason, self.advice, self.clause) if self.found is None else self.found
 
     @property
     def kept_texts(self) -> tuple[str, str | None]:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from trainguard.ledger.bucket import Bucket
 from trainguard.rules.details import Details
 from trainguard.rules.parameter_help import POINTS, ParameterHelp
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.symptoms import Symptom
+from trainguard.rules.words import Text
 
 Input = Literal["system", "framework"]
 Clause = str | Callable[[RuleResult, int], str]
@@ -98,6 +100,11 @@ class RuleSpec:
         Symptoms that are a part of its own condition.
     clause : str, function or None
         What was found, for a report's first sentence; None leaves it to ``<name> fired``.
+    text : function or None
+        Makes the words of a judgement from its facts.
+    claims : mapping of str to tuple of Bucket
+        By kind of finding, the buckets of the ledger whose time in the finding's episodes the finding explains, in the
+        order in which it takes from them. The kind ``""`` stands for all others.
     loss_from_now : function or None
         From the job's judgement what the finding wastes from now on, None for nothing; where there is no function, it
         goes on to waste the share that it has wasted so far.
@@ -131,6 +138,8 @@ class RuleSpec:
     explains: tuple[Symptom, ...] = ()
     seen_with: tuple[Symptom, ...] = ()
     clause: Clause | None = None
+    text: Text | None = None
+    claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
     loss_from_now: Callable[[RuleResult], Loss | None] | None = None
     too_short: str | None = None
     details: type[Details] | None = None

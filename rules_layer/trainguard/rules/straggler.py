@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from trainguard.finding import Progress
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.parameter_help import ParameterHelp
@@ -111,7 +112,9 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         if len(blocks) < needed:
             known = f"{len(blocks)} of the {counted(needed, 'block')} of 5 min"
             reason = f"{len(ranks)} ranks have {known} that a verdict takes."
-            return RuleResult(Status.WARMING_UP, reason, patience=f"{len(blocks)}/{needed}")
+            return RuleResult(
+                Status.WARMING_UP, reason, progress=Progress(seen=len(blocks), needed=needed, counts="blocks")
+            )
         compared = _Table.of(ranks, blocks).compared(parameters.slower)
         shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
         details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})

@@ -69,7 +69,7 @@ def test_given_a_finding_on_some_ranks_when_judged_then_the_rule_fires_and_says_
     result = RULE.judge(VERDICT)
     assert result.status is Status.FIRED
     assert result.reason == f"On 2 of 4 ranks (rank 1, rank 3), at worst: {FOUND.summary}"
-    assert result.advice == f"{FOUND.recommendation} At most 20.0 % of the time, 2.000 ms a step can be won."
+    assert result.advice == f"{FOUND.recommendation} It explains 20.0 % of the time, 2.000 ms a step."
     assert (result.measured, result.threshold, result.worst) == (600.0, 500.0, "rank 1")
     assert result.wasted_share is None
     assert RULE.clear_after_s(RULE.parameters_type(), 0.5) == 0.0
@@ -109,10 +109,10 @@ def test_given_a_severity_when_scored_then_the_score_is_of_its_level_whatever_ca
 
 def test_given_a_verdict_when_judged_then_rows_have_its_framework_and_traces_and_what_a_finding_can_win() -> None:
     made_with = replace(VERDICT, framework="jax")
-    assert RULE.judge(made_with).facts == {"framework": "jax", "traces": 4, "gain_share": 0.2}
+    assert RULE.judge(made_with).about == {"framework": "jax", "traces": 4, "gain_share": 0.2}
     unsure = replace(made_with, rules=[replace(FOUND, sure=0, unsure=2)])
     assert (
-        RULE.judge(unsure).facts == RULE.judge(replace(made_with, rules=[])).facts == {"framework": "jax", "traces": 4}
+        RULE.judge(unsure).about == RULE.judge(replace(made_with, rules=[])).about == {"framework": "jax", "traces": 4}
     )
 
 
@@ -123,7 +123,7 @@ def test_given_a_verdict_when_encoded_then_it_is_read_back() -> None:
 def test_given_a_verdict_of_an_earlier_version_when_read_then_its_framework_is_not_known() -> None:
     earlier = json.loads(encode_verdict(VERDICT))
     del earlier["framework"]
-    assert RULE.judge(decode_verdict("key", json.dumps(earlier).encode())).facts == {"traces": 4, "gain_share": 0.2}
+    assert RULE.judge(decode_verdict("key", json.dumps(earlier).encode())).about == {"traces": 4, "gain_share": 0.2}
 
 
 def test_given_a_verdict_with_too_much_to_say_when_encoded_then_evidence_goes_first_and_then_the_last_rules() -> None:

@@ -45,7 +45,7 @@ def test_given_a_rule_that_fires_for_the_first_time_when_it_is_over_then_its_epi
 def test_given_nothing_read_yet_when_a_rule_is_judged_then_its_time_of_judgement_has_not_begun() -> None:
     stored = StoredRule()
     for watermark_s in (0.0, 0.0, 1_000.0, 1_060.0):
-        stored.note(RuleResult(Status.FIRED, "so."), watermark_s)
+        stored.note("Rule", RuleResult(Status.FIRED, "so."), watermark_s)
     assert stored.began_at == 1_000.0
     assert stored.last_finding is not None
     assert stored.last_finding.since_s == 60.0

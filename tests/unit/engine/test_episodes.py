@@ -101,7 +101,7 @@ def hold(history: FiringHistory, minutes: range, result: RuleResult) -> None:
     for minute in minutes:
         at = 60.0 * minute
         history.update(holds=True, watermark_s=at, clear_after_s=CLEAR_S)
-        history.note(result, watermark_s=at, paid_s=at)
+        history.note("Rule", result, watermark_s=at, paid_s=at)
 
 
 def rest(history: FiringHistory, minutes: range) -> None:
@@ -113,9 +113,9 @@ def rest(history: FiringHistory, minutes: range) -> None:
 def test_given_an_onset_when_a_fire_comes_later_then_the_episode_runs_from_the_onset_to_the_last_time_it_held() -> None:
     history = FiringHistory()
     hold(history, range(30, 41), low(600.0, gpus=("gpu3",)))
-    (going_on,) = history.shown_episodes()
+    (going_on,) = history.shown_episodes("Rule")
     rest(history, range(41, 50))
-    (ended,) = history.shown_episodes()
+    (ended,) = history.shown_episodes("Rule")
 
     assert (going_on.start, going_on.end, going_on.gpus) == (600.0, None, ("gpu3",))
     assert (ended.start, ended.end) == (600.0, 2_400.0)
@@ -126,7 +126,7 @@ def test_given_a_finding_that_stands_when_its_rule_says_that_it_was_over_then_th
     history = FiringHistory()
     hold(history, range(30, 35), low(0.0))
     hold(history, range(35, 41), low(0.0, until=2_040.0))
-    (episode,) = history.shown_episodes()
+    (episode,) = history.shown_episodes("Rule")
 
     assert (episode.start, episode.end, history.is_open) == (0.0, 2_040.0, True)
 
@@ -136,7 +136,7 @@ def test_given_two_episodes_when_each_has_wasted_something_then_each_has_what_wa
     hold(history, range(10, 21), low(300.0, share=0.25))
     rest(history, range(21, 30))
     hold(history, range(30, 41), low(1_500.0, share=0.4, measured=20.0))
-    first, second = history.shown_episodes()
+    first, second = history.shown_episodes("Rule")
 
     assert (first.wasted_s, second.wasted_s) == (300.0, 660.0)
     assert (first.measured, second.measured) == (40.0, 20.0)
@@ -146,7 +146,7 @@ def test_given_an_episode_when_its_rule_counts_more_than_the_time_it_lasted_then
     history = FiringHistory()
     hold(history, range(50, 61), low(2_700.0, share=1.0))
 
-    assert history.shown_episodes()[0].wasted_s == 900.0
+    assert history.shown_episodes("Rule")[0].wasted_s == 900.0
 
 
 def test_given_an_onset_before_the_episode_before_was_over_when_it_fires_then_the_two_do_not_overlap() -> None:
@@ -155,7 +155,7 @@ def test_given_an_onset_before_the_episode_before_was_over_when_it_fires_then_th
     rest(history, range(21, 30))
     hold(history, range(30, 33), low(600.0))
 
-    assert [(each.start, each.end) for each in history.shown_episodes()] == [(300.0, 1_200.0), (1_200.0, None)]
+    assert [(each.start, each.end) for each in history.shown_episodes("Rule")] == [(300.0, 1_200.0), (1_200.0, None)]
 
 
 def test_given_many_episodes_when_kept_then_the_newest_stay_and_the_others_are_counted() -> None:
@@ -163,7 +163,7 @@ def test_given_many_episodes_when_kept_then_the_newest_stay_and_the_others_are_c
     for number in range(12):
         hold(history, range(10 * number + 1, 10 * number + 3), low())
         rest(history, range(10 * number + 3, 10 * number + 10))
-    shown = history.shown_episodes()
+    shown = history.shown_episodes("Rule")
 
     assert (len(shown), history.earlier_episodes, history.times_fired) == (MOST_EPISODES, 4, 12)
     assert shown[0].start == 60.0 * 41
@@ -174,7 +174,7 @@ def test_given_the_item_of_a_version_without_episodes_when_it_goes_on_then_it_is
     history = msgspec.msgpack.decode(stored, type=FiringHistory)
     hold(history, range(20, 22), low())
 
-    assert [(each.start, each.end) for each in history.shown_episodes()] == [(600.0, None)]
+    assert [(each.start, each.end) for each in history.shown_episodes("Rule")] == [(600.0, None)]
     assert history.earlier_episodes == 1
 
 
@@ -187,16 +187,16 @@ def test_given_the_slot_of_a_version_without_episodes_when_read_then_its_history
 def noted(history: FiringHistory, minute: int, wasted: float, reason: str) -> None:
     history.update(holds=True, watermark_s=60.0 * minute, clear_after_s=CLEAR_S)
     result = RuleResult(Status.FIRED, reason, wasted_share=wasted, advice=f"Mend: {reason}")
-    history.note(result, watermark_s=60.0 * minute, paid_s=60.0 * minute)
+    history.note("Rule", result, watermark_s=60.0 * minute, paid_s=60.0 * minute)
 
 
 def test_given_an_open_episode_when_its_condition_no_longer_holds_then_it_ends_where_it_held() -> None:
     history = FiringHistory()
     noted(history, 10, 0.1, "first")
-    assert history.shown_episodes()[-1].end is None
+    assert history.shown_episodes("Rule")[-1].end is None
     feed(history, "..", start=11)
     assert history.is_open
-    assert history.shown_episodes()[-1].end == 600.0
+    assert history.shown_episodes("Rule")[-1].end == 600.0
 
 
 def test_given_many_episodes_when_kept_then_the_newest_and_the_costliest_have_their_words() -> None:
@@ -204,8 +204,8 @@ def test_given_many_episodes_when_kept_then_the_newest_and_the_costliest_have_th
     for minute, wasted, reason in ((10, 0.1, "mild"), (30, 0.6, "grave"), (50, 0.4, "mild again"), (70, 0.3, "newest")):
         noted(history, minute, wasted, reason)
         feed(history, "....", start=minute + 1)
-    assert [each.reason for each in history.shown_episodes()] == ["", "grave", "", "newest"]
-    assert history.shown_episodes()[1].advice == "Mend: grave"
+    assert [each.reason for each in history.shown_episodes("Rule")] == ["", "grave", "", "newest"]
+    assert history.shown_episodes("Rule")[1].advice == "Mend: grave"
 
 
 def test_given_a_node_that_idles_twice_when_the_second_run_is_as_long_then_it_cost_as_much() -> None:
@@ -214,4 +214,4 @@ def test_given_a_node_that_idles_twice_when_the_second_run_is_as_long_then_it_co
     rest(history, range(91, 100))
     hold(history, range(120, 151), low(7_200.0, share=1_800.0 / 9_000.0, idle_node="idle"))
 
-    assert [round(each.wasted_s or 0.0, 6) for each in history.shown_episodes()] == [1_800.0, 1_800.0]
+    assert [round(each.wasted_s or 0.0, 6) for each in history.shown_episodes("Rule")] == [1_800.0, 1_800.0]

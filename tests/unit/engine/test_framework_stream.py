@@ -104,9 +104,9 @@ def test_given_a_stream_when_stored_and_opened_then_all_rules_go_on_where_they_w
     for rule, kind in (("OverallFrameworkMetrics", FrameworkTimeState), ("StepOutlier", object)):
         assert again.state_of(rule) == stream.state_of(rule)
         assert isinstance(again.state_of(rule), kind)
-    loaders = again.collected("Dataloader")
+    loaders = again.state_of("Dataloader")
     assert isinstance(loaders, LoaderState)
-    assert loaders == stream.collected("Dataloader")
+    assert loaders == stream.state_of("Dataloader")
     assert len(loaders.processes) == 1
     assert encode_state(again.store()) == data
     assert opened().due == set()
@@ -116,7 +116,7 @@ def test_given_states_that_were_released_when_asked_then_only_what_joined_rules_
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
     stream.release()
-    assert isinstance(stream.collected("Dataloader"), LoaderState)
+    assert isinstance(stream.state_of("Dataloader"), LoaderState)
     with pytest.raises(RuntimeError, match="StepOutlier"):
         stream.verdicts(closed=False)
 

@@ -14,6 +14,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
+from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
@@ -57,15 +58,16 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
     verdict = after([95.0] * 60 + [30.0] * 100 + [95.0] * 140)
     finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
 
+    assert (finding.finding.finding_kind, finding.finding.facts[0].device) == (Kind.UNDER_USED, "gpu0")
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
     assert (
-        "gpu0 on algo-1: 95 % of the last 20 points (20 min) have a GPU utilization of at most 33.3 %"
+        "gpu0 on algo-1: 95 % of its last 20 samples outside pauses, over 19 min, have a GPU utilization of at most"
         in finding.finding.reason
     )
-    assert finding.finding.reason.startswith(
-        "2023-11-14 23:13 to 2023-11-15 00:54 UTC: gpu0 on algo-1: 95 % of the last 20 points"
+    assert verdict.result.reason.startswith(
+        "2023-11-14 23:13 to 2023-11-15 00:54 UTC: gpu0 on algo-1: 95 % of its last 20 samples"
     )
-    assert "By 2023-11-15 03:13 UTC: gpu0 on algo-1, the least busy GPU" in finding.finding.reason
+    assert "By 2023-11-15 03:13 UTC: gpu0 on algo-1: over 19 min, outside pauses, the 95th" in verdict.result.reason
     assert finding.finding.advice is not None
     assert finding.wasted_share == pytest.approx(0.7 * 100 / 300, abs=0.03)
     assert finding.finding.cost is not None
@@ -75,20 +77,20 @@ def test_given_a_fault_that_goes_on_when_judged_then_only_the_judgement_of_now_s
     result = after([95.0] * 60 + [30.0] * 100).result
 
     assert result.status is Status.FIRED
-    assert result.reason.startswith("gpu0 on algo-1: 95 % of the last 20 points")
+    assert result.reason.startswith("gpu0 on algo-1: 95 % of its last 20 samples")
 
 
 def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None:
     result = after([95.0] * 100).result
 
-    assert result.reason.startswith("gpu0 on algo-1, the least busy GPU")
+    assert (result.kind, result.facts[0].device) == (Kind.FINE, "gpu0")
     assert (result.advice, result.wasted_share) == (None, None)
 
 
 def test_given_what_was_seen_when_told_with_the_judgement_of_now_then_shares_fade_and_the_status_is_of_now() -> None:
-    seen = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0)
-    told = seen.with_result(NOW, 2_140.0)
-    ended = seen.with_result(NOW, 2_140.0, start=1_200.0, closed=True)
+    seen = LastFinding.of("Rule", FOUND, at=1_540.0, began_at=1_000.0)
+    told = seen.with_result("Rule", NOW, 2_140.0)
+    ended = seen.with_result("Rule", NOW, 2_140.0, start=1_200.0, closed=True)
 
     assert told.reason == "1970-01-01 00:25 UTC: it is bad. By 1970-01-01 00:35 UTC: it is good."
     assert ended.reason == "1970-01-01 00:20 to 00:25 UTC: it is bad. At the end: it is good."
@@ -99,12 +101,14 @@ def test_given_what_was_seen_when_told_with_the_judgement_of_now_then_shares_fad
 
 
 def test_given_a_rule_that_counts_on_when_told_then_the_larger_share_of_the_time_affected_stands() -> None:
-    told = LastFinding.of(FOUND, at=1_540.0, began_at=1_000.0).with_result(replace(NOW, affected_share=0.5), 2_140.0)
+    told = LastFinding.of("Rule", FOUND, at=1_540.0, began_at=1_000.0).with_result(
+        "Rule", replace(NOW, affected_share=0.5), 2_140.0
+    )
 
     assert told.affected_share == 0.5
 
 
 def test_given_long_sentences_when_kept_then_what_is_stored_is_bounded() -> None:
-    seen = LastFinding.of(replace(FOUND, reason="r" * 5_000, advice="a" * 5_000), at=60.0, began_at=0.0)
+    seen = LastFinding.of("Rule", replace(FOUND, reason="r" * 5_000, advice="a" * 5_000), at=60.0, began_at=0.0)
 
     assert (len(seen.reason), len(seen.advice or "")) == (1_000, 1_000)

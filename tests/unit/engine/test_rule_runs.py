@@ -13,6 +13,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleFailedError
 from trainguard.families.installed import FAMILIES
+from trainguard.finding import Progress
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.rule_result import RuleResult
@@ -84,9 +85,9 @@ def test_given_a_rule_that_says_that_it_failed_when_run_then_it_is_as_if_it_had_
     [
         (OK, False, False),
         (replace(OK, near=True), True, False),
-        (replace(OK, patience="5 of 9 points"), False, False),
+        (replace(OK, progress=Progress(seen=5, needed=9)), False, False),
         (WARMING_UP, False, False),
-        (replace(WARMING_UP, patience="5 of 9 points"), False, True),
+        (replace(WARMING_UP, progress=Progress(seen=5, needed=9)), False, True),
         (replace(OK, measured=31.0, threshold=30.0), True, False),
     ],
 )

@@ -68,7 +68,7 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     fired = found(slow, "kernels/LaunchBound")
     facts: dict[str, float | int | str | None] = {"framework": "jax", "traces": 8, "gain_share": 0.25}
     report = fleet_of(
-        with_rows(slow, replace(fired, row=replace(fired.row, facts=facts)), quiet(slow, "kernels/GpuGap")),
+        with_rows(slow, replace(fired, row=replace(fired.row, about=facts)), quiet(slow, "kernels/GpuGap")),
         with_rows(fine, quiet(fine, "kernels/GpuGap")),
         with_rows(other, found(other)),
         with_rows(waits, StoredRow(unheard)),

@@ -25,7 +25,6 @@ from trainguard.records import Status
 from trainguard.report.document import Report
 from trainguard.report.html.episodes import episodes_of, place_of, runs
 from trainguard.report.html.numbers import elapsed
-from trainguard.report.html.overview import reason_found
 from trainguard.report.html.picture import picture_of
 from trainguard.report.html.png import png_url
 from trainguard.report.html.render import render_report
@@ -153,13 +152,11 @@ def test_given_a_finding_that_is_over_when_its_reason_is_shown_then_it_is_of_the
     closed: bool, start: float | None
 ) -> None:
     low = RuleResult(status=Status.FIRED, reason="gpu0 is at 34 %.")
-    last = LastFinding.of(low, at=START, began_at=START - 60.0)
+    last = LastFinding.of("Rule", low, at=START, began_at=START - 60.0)
     healthy = RuleResult(status=Status.OK, reason="gpu0 is at 96 %.")
-    over = last.with_result(healthy, START + 8_640.0, start=start, closed=closed)
-    found = replace(finding("LowGPUUtilization", [episode(60.0, 120.0)]), reason=over.reason)
+    over = last.with_result("Rule", healthy, START + 8_640.0, start=start, closed=closed)
     assert "96 %" in over.reason
-    assert reason_found(found) == "gpu0 is at 34 %."
-    assert reason_found(replace(found, episodes=[])) == over.reason
+    assert over.found_words.reason == "gpu0 is at 34 %."
 
 
 def test_given_a_finished_job_when_rendered_then_nothing_on_its_page_is_now_or_ago() -> None:

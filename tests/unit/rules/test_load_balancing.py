@@ -13,8 +13,8 @@ from tests.unit.rules.gpu_loads import (
 )
 from tests.unit.rules.node_replay import NodeSeries, series
 from trainguard.records import Status
+from trainguard.rules.balance_judging import LoadBalancingParameters
 from trainguard.rules.divergence import MAX_DISTANCE
-from trainguard.rules.load_balancing import LoadBalancingParameters
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.finding import EpisodeEntry, Severity, finding_fields, severity_rank
+from trainguard.finding import EpisodeEntry, Fact, Progress, Severity, finding_fields, severity_rank
 from trainguard.records import RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.units import show_duration, show_number
@@ -58,6 +58,9 @@ class RuleRowEntry(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, float | int | str | None]
     episodes: list[EpisodeEntry]
     earlier_episodes: int
+    progress: Progress | None
+    finding_kind: str
+    facts: list[Fact]
 
 
 def rule_row_entry(stored: StoredRow) -> RuleRowEntry:
@@ -76,6 +79,8 @@ def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
     values = {field.name: getattr(row, field.name) for field in fields(row)} | finding_fields(row.finding)
     values |= {
         "cost_lost": row.finding.cost,
+        "patience": row.patience,
+        "facts": list(row.finding.facts),
         "counters": dict(row.counters),
         "parameters": dict(row.parameters),
         "evaluated_through": iso(row.evaluated_through),

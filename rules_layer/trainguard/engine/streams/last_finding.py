@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
-from trainguard.finding import clock_times
+from trainguard.engine.verdicts.words import kept_words, past_words
+from trainguard.finding import Fact, clock_times
 from trainguard.rules.rule_result import IdleNode, RuleResult
 from trainguard.timestamps import iso_time
 
@@ -26,6 +27,8 @@ class LastFinding(msgspec.Struct, array_like=True):
 
     at: float
     since_s: float
+    kind: str
+    facts: tuple[Fact, ...]
     reason: str
     advice: str | None
     worst: str | None
@@ -37,14 +40,16 @@ class LastFinding(msgspec.Struct, array_like=True):
     until: float | None = None
 
     @classmethod
-    def of(cls, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
-        """Keep what matters of a judgement that holds, in words that stay true when it does no more."""
-        reason, advice = result.kept_texts
+    def of(cls, rule: str, result: RuleResult, *, at: float, began_at: float) -> "LastFinding":
+        """Keep what matters of a judgement that holds: its facts, and the words of a rule that gives none."""
+        reason, advice = kept_words(rule, result.kind, *result.kept_texts, longest=TEXT_LENGTH)
         return cls(
             at=at,
             since_s=at - began_at,
-            reason=reason[:TEXT_LENGTH],
-            advice=None if advice is None else advice[:TEXT_LENGTH],
+            kind=result.kind,
+            facts=result.facts,
+            reason=reason,
+            advice=advice,
             worst=result.worst,
             wasted_share=result.wasted_share,
             affected_share=result.affected_share,
@@ -55,7 +60,7 @@ class LastFinding(msgspec.Struct, array_like=True):
         )
 
     def with_result(
-        self, now: RuleResult, watermark_s: float, *, start: float | None = None, closed: bool = False
+        self, rule: str, now: RuleResult, watermark_s: float, *, start: float | None = None, closed: bool = False
     ) -> RuleResult:
         """Return the judgement of now, at the watermark ``watermark_s``, with what was found before it.
 
@@ -70,10 +75,14 @@ class LastFinding(msgspec.Struct, array_like=True):
         elapsed_s = max(watermark_s - self.at, 0.0)
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + elapsed_s)
         affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
+        found = past_words(rule, self.kind, self.facts, reason=self.reason, advice=self.advice)
         return replace(
             now,
-            reason=f"{clock_times(iso_time(since), iso_time(until))}: {self.reason} {then}: {now.reason}",
-            advice=self.advice,
+            reason=f"{clock_times(iso_time(since), iso_time(until))}: {found.reason} {then}: {now.reason}",
+            advice=found.advice,
+            found=found,
+            kind=self.kind,
+            facts=self.facts,
             worst=self.worst,
             wasted_share=_faded(self.wasted_share, fading),
             affected_share=max(affected, default=None),

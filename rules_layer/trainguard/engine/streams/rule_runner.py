@@ -10,13 +10,15 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.last_finding import FIRST_MINUTE_S, LastFinding
+from trainguard.engine.streams.last_finding import LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.losses import loss_of, score_of_verdict
 from trainguard.engine.verdicts.nearness import is_near
-from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
+from trainguard.engine.verdicts.severity import severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
+from trainguard.ledger.job import Ledger
 from trainguard.records import Status
 from trainguard.rules.extension import check_clear_after, is_custom, packed_state
 from trainguard.rules.protocol import Rule
@@ -62,7 +64,7 @@ class StoredRule(msgspec.Struct, omit_defaults=True):
     last_finding: LastFinding | None = msgspec.field(default=None, name="seen")
     anew: str | None = None
 
-    def note(self, result: RuleResult, watermark_s: float) -> None:
+    def note(self, rule: str, result: RuleResult, watermark_s: float) -> None:
         """Take note of an evaluation at watermark ``watermark_s``, and of what was said if the condition holds.
 
         A watermark of 0 says that nothing was read yet: with it no rule begins to be judged.
@@ -71,12 +73,7 @@ class StoredRule(msgspec.Struct, omit_defaults=True):
             self.began_at = watermark_s
         self.watermark_s = watermark_s
         if result.status is Status.FIRED:
-            self.last_finding = LastFinding.of(result, at=watermark_s, began_at=self.began_at)
-
-    def paid_s(self, paid_from: float | None) -> float:
-        """Return for how many seconds the nodes were paid for by the last evaluation."""
-        since = (self.began_at or self.watermark_s) - FIRST_MINUTE_S if paid_from is None else paid_from
-        return max(self.watermark_s - since, 0.0)
+            self.last_finding = LastFinding.of(rule, result, at=watermark_s, began_at=self.began_at)
 
 
 class RuleRunner(Generic[R]):
@@ -116,12 +113,12 @@ class RuleRunner(Generic[R]):
         watermark_s: float,
         interval_s: float,
         closed: bool = False,
-        paid_from: float | None = None,
+        ledger: Callable[[], Ledger | None] = lambda: None,
     ) -> list[Fire]:
         """Show each rule something new, then let it judge; return the fires that began.
 
-        ``closed`` says that it is judged as a stream that has ended. ``paid_from`` is since when the nodes are paid
-        for, epoch seconds; None is about a minute before the first evaluation.
+        ``closed`` says that it is judged as a stream that has ended. ``ledger`` returns that of the nodes that are
+        judged, and is asked for when something fires.
         """
         self._check_held()
         fires: list[Fire] = []
@@ -134,28 +131,28 @@ class RuleRunner(Generic[R]):
             self._latest[rule.name] = result, clear_after_s
             if result.status is not Status.ERROR:
                 holds = result.status is Status.FIRED
-                entry.note(result, watermark_s)
+                entry.note(rule.name, result, watermark_s)
                 judged = result.status in JUDGED
                 entry.history.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
-                paid_s = entry.paid_s(paid_from)
                 if holds:
-                    entry.history.note(result, watermark_s=watermark_s, paid_s=paid_s)
+                    entry.history.note(rule.name, result, watermark_s=watermark_s)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
-                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, paid_s))
+                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, ledger()))
             if is_near(result, entry.history):
                 self.near.add(rule.name)
-            self.is_warming_up |= result.status is Status.WARMING_UP and result.patience is not None
+            self.is_warming_up |= result.status is Status.WARMING_UP and result.progress is not None
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 
-    def _fire(self, verdict: Verdict, watermark_s: float, paid_s: float) -> Fire:
+    def _fire(self, verdict: Verdict, watermark_s: float, ledger: Ledger | None) -> Fire:
         """Return the fire that begins, and take note of it in the episode."""
-        affected, history = verdict.affected_share, verdict.history
-        wasted = wasted_share_of(verdict, paid_s)
-        score = score_of_verdict(verdict, watermark_s, wasted_share=wasted)
+        history = verdict.history
+        score = score_of_verdict(verdict, watermark_s, loss_of(verdict, ledger))
         history.alerted = self._plan.episode_of(verdict.rule)
         history.alerted_severity = severity_of(score).value
-        return Fire(verdict.rule, verdict.result, watermark_s, affected, verdict.episodes[-1:])
+        return Fire(
+            verdict.rule, verdict.result, watermark_s, verdict.affected_share, verdict.episodes[-1:], ledger=ledger
+        )
 
     def _step(
         self, rule: R, entry: StoredRule, observe: Observe[R] | None, judge: Evaluate[R], interval_s: float
@@ -229,7 +226,9 @@ class RuleRunner(Generic[R]):
                 result, clear_after_s = judged or self._step(rule, entry, None, judge, interval_s)
                 if entry.last_finding is not None and result.status not in {Status.FIRED, Status.ERROR}:
                     newest = entry.history.episodes[-1].start if entry.history.episodes else None
-                    result = entry.last_finding.with_result(result, entry.watermark_s, start=newest, closed=closed)
+                    result = entry.last_finding.with_result(
+                        rule.name, result, entry.watermark_s, start=newest, closed=closed
+                    )
                 if entry.anew is not None:
                     result = replace(result, reason=f"{result.reason} {entry.anew}")
                 verdicts.append(Verdict(rule.name, result, entry.history, clear_after_s))

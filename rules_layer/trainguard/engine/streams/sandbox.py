@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from trainguard.errors import RuleLoadError
+from trainguard.finding import Progress
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.extension import is_custom
@@ -66,7 +67,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         reason=_text(rule, "reason", result.reason, TEXT_LENGTH) or "no reason given.",
         advice=_text(rule, "advice", result.advice, TEXT_LENGTH),
         worst=_text(rule, "worst", result.worst, NAME_LENGTH),
-        patience=_text(rule, "patience", result.patience, NAME_LENGTH),
+        progress=_progress(rule, result.progress),
         measured=_number(rule, "measured", result.measured),
         threshold=_number(rule, "threshold", result.threshold),
         measure=_measure(rule, result.measure),
@@ -74,7 +75,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         wasted_share=_share(rule, "wasted_share", result.wasted_share),
         confidence=_share(rule, "confidence", result.confidence),
         score=None,
-        facts={},
+        about={},
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
         onset=_number(rule, "onset", result.onset),
@@ -89,6 +90,12 @@ def _text(rule: str, field: str, value: Any, longest: int) -> str | None:
     if value is not None and not isinstance(value, str):
         raise RuleLoadError(rule, field, value, "a text")
     return None if value is None else value[:longest]
+
+
+def _progress(rule: str, value: Any) -> Progress | None:
+    if value is not None and not isinstance(value, Progress):
+        raise RuleLoadError(rule, "progress", value, "a Progress or None")
+    return value
 
 
 def _measure(rule: str, value: Any) -> Measure | None:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from trainguard.errors import TelemetryFormatError
 from trainguard.finding import Severity
+from trainguard.kernels.captures.step_shares import StepShares
 
 FORMAT = 1
 MOST_BYTES = 64 * 1024
@@ -32,7 +33,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     ranks : list of str
         The first ones that have it.
     gain_ns_per_step, gain_share : int, float
-        The most that can be won of a step; its share.
+        The most that can be won of a step of what no other rule explains; its share.
     """
 
     rule: str
@@ -74,11 +75,13 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     step_ns : int or None
         Median over ranks of the mean step.
     rules : list of RuleVerdict
-        Severest first, then by what can be won.
+        What explains most of the time first, then by severity; those of low confidence last.
     notes : list of str
         What is missing or could not be compared, in sentences or clauses.
     framework : str
         As in ``kernels.json``; several are separated by commas. Empty in verdicts of earlier versions.
+    shares : StepShares or None
+        What the time of steps goes into, over the ranks that are judged; None where none is.
     """
 
     format: int = FORMAT
@@ -100,6 +103,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     cut: int = 0
     framework: str = ""
+    shares: StepShares | None = None
 
     def of(self, rule: str) -> RuleVerdict | None:
         """Return what is said of a rule; None where it does not fire."""

@@ -1,10 +1,15 @@
 """Rules on how kernels compute: tensor cores, precision, filled multiprocessors."""
 
 import re
+from collections.abc import Sequence
+
+import numpy as np
 
 from trainguard.finding import Severity
+from trainguard.kernels.columns import Ints
 from trainguard.kernels.findings.finding import FAMILY, Judged, KernelFinding, percent
 from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.kernel_table import KernelLine
 
 VOLTA, AMPERE = (7, 0), (8, 0)
 ELIGIBLE_LEAST, CORES_ENOUGH = 0.1, 0.5
@@ -23,7 +28,7 @@ def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
     used = table.tensor_core_ns / table.eligible_ns
     if used >= CORES_ENOUGH:
         return None
-    rest = [line for line in table.compute if line.says.eligible and not line.says.tensor_core]
+    rest = _outside_tensor_cores(judged)
     idle = sum(line.total_ns for line in rest)
     return KernelFinding(
         id=FAMILY + "TensorCoresIdle",
@@ -46,7 +51,7 @@ def low_precision_unused(judged: Judged) -> KernelFinding | None:
     share = in_fp32 / table.compute_ns
     if share <= FP32_MOST:
         return None
-    rest = [line for line in table.compute if line.says.precision is Precision.FP32]
+    rest = _in_fp32(judged)
     return KernelFinding(
         id=FAMILY + "LowPrecisionUnused",
         severity=Severity.MEDIUM,
@@ -79,6 +84,34 @@ def sm_underfilled(judged: Judged) -> KernelFinding | None:
         gain=judged.gain(min(underfilled / judged.metrics.counted, judged.metrics.compute_ns) / 2),
         recommendation="Give each kernel more work: a larger batch, fused operators.",
     )
+
+
+def outside_tensor_cores(judged: Judged) -> Ints:
+    """Return the GPU's rows of kernels that could use tensor cores, and do not."""
+    return _rows(_outside_tensor_cores(judged))
+
+
+def in_fp32(judged: Judged) -> Ints:
+    """Return the GPU's rows of kernels that compute in FP32."""
+    return _rows(_in_fp32(judged))
+
+
+def underfilled_rows(judged: Judged) -> Ints:
+    """Return the GPU's rows of kernels that compute with less than one block per multiprocessor."""
+    rows = _rows(judged.table.compute)
+    return rows[judged.trace.gpu.blocks_per_sm[rows] < 1]
+
+
+def _outside_tensor_cores(judged: Judged) -> list[KernelLine]:
+    return [line for line in judged.table.compute if line.says.eligible and not line.says.tensor_core]
+
+
+def _in_fp32(judged: Judged) -> list[KernelLine]:
+    return [line for line in judged.table.compute if line.says.precision is Precision.FP32]
+
+
+def _rows(lines: Sequence[KernelLine]) -> Ints:
+    return np.concatenate([np.empty(0, dtype=np.int64), *(line.rows for line in lines)])
 
 
 def _has_bf16(judged: Judged) -> bool:

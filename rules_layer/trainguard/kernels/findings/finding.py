@@ -48,7 +48,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that can be won, not a promise: nanoseconds of a step (of the window without steps), and its share."""
+    """What can be won, at most: nanoseconds of a step (of the window without steps), and its share."""
 
     ns_per_step: int
     share: float
@@ -63,6 +63,9 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
         The rule, ``kernels/<Rule>``.
     value, threshold : float
         What was measured and what the rule allows, in the unit that ``summary`` names.
+    gain : Gain
+        The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
+        finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
     confidence : {"normal", "low"}
         Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut off.
     """
@@ -143,6 +146,16 @@ class Judged:
         return Evidence(
             what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
         )
+
+
+def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
+    """Return findings: those that explain most of the time come first, in whole percents of it, then by severity."""
+    return sorted(findings, key=place_of)
+
+
+def place_of(finding: KernelFinding) -> tuple[float, int, int]:
+    """Return a key for sorting findings by what each explains, in whole percents, then by severity."""
+    return -round(finding.gain.share, 2), -finding.severity.rank, -finding.gain.ns_per_step
 
 
 def severity(value: float, medium: float, high: float) -> Severity:

@@ -16,6 +16,9 @@ PARTS = 30
 
 LONG_GAP_NS, GAP_OF_STEP = 500_000_000, 0.1
 LOADER_MOST, LOADER_HIGH = 0.05, 0.2
+SHOWN_WAIT = 0.01
+"""A shorter wait for data is not worth a word."""
+
 HOST_WAIT_LEAST, DELAY_MOST_NS = 0.5, 10_000
 STORM_KERNELS, STORM_SHORT, STORM_BUSY = 300, 0.5, 0.9
 SYNC_MOST, SYNC_IDLE_MOST = 0.1, 0.05
@@ -41,26 +44,34 @@ def gpu_busy_low(judged: Judged) -> KernelFinding | None:
 
 def gpu_gap(judged: Judged) -> KernelFinding | None:
     """Fire where the GPU is idle at a stretch for 500 ms, or for more than a tenth of the median step."""
-    steps = judged.window.steps
-    found = _gaps(judged)
-    lasted = found.end - found.start
-    over, limit = lasted >= LONG_GAP_NS, float(LONG_GAP_NS)
-    if len(steps):
-        tenth = GAP_OF_STEP * float(np.median(steps.end - steps.start))
-        over, limit = over | (lasted > tenth), min(limit, tenth)
-    if not judged.has_gpu or not over.any():
+    long = long_gaps(judged)
+    if not judged.has_gpu or not len(long.start):
         return None
-    long = Spans(found.start[over], found.end[over])
+    longest, limit = int((long.end - long.start).max()), _gap_limit(judged)
     return KernelFinding(
         id=FAMILY + "GpuGap",
         severity=severity(judged.metrics.share(long.total), 0.1, 0.3),
-        value=round(int(lasted.max()) / 1e6, 3),
+        value=round(longest / 1e6, 3),
         threshold=round(limit / 1e6, 3),
-        summary=f"The GPU is idle at a stretch {times(len(long.start))}, up to {int(lasted.max()) / 1e6:,.1f} ms.",
+        summary=f"The GPU is idle at a stretch {times(len(long.start))}, up to {longest / 1e6:,.1f} ms.",
         evidence=_longest_gaps(judged, long),
         gain=judged.gain(long.total),
         recommendation="Look at what the host does in these gaps: checkpoints, logging, evaluation, data loading.",
     )
+
+
+def long_gaps(judged: Judged) -> Spans:
+    """Return the stretches in which no GPU is busy that last 500 ms, or more than a tenth of the median step."""
+    found = _gaps(judged)
+    lasted, limit = found.end - found.start, _gap_limit(judged)
+    over = (lasted >= LONG_GAP_NS) | (lasted > limit)
+    return Spans(found.start[over], found.end[over])
+
+
+def _gap_limit(judged: Judged) -> float:
+    steps = judged.window.steps
+    tenth = GAP_OF_STEP * float(np.median(steps.end - steps.start)) if len(steps) else LONG_GAP_NS
+    return min(float(LONG_GAP_NS), tenth)
 
 
 def loader_bound(judged: Judged) -> KernelFinding | None:
@@ -82,25 +93,30 @@ def loader_bound(judged: Judged) -> KernelFinding | None:
 
 
 def launch_bound(judged: Judged) -> KernelFinding | None:
-    """Fire where the GPU is often idle, mostly because the host launches too late, and no queue forms."""
+    """Fire where the GPU is often idle, mostly because the host launches too late, and no queue forms.
+
+    A host that waits for data launches nothing: that time is the loader's, and counts nowhere here.
+    """
     metrics = judged.metrics
-    busy = metrics.share(metrics.busy_ns)
-    late = metrics.idle.host_wait / metrics.idle.total if metrics.idle.total else 0.0
+    window_ns = judged.window.length - metrics.loader_idle_ns
+    busy = metrics.busy_ns / window_ns if window_ns else 1.0
+    idle = window_ns - metrics.busy_ns
+    late = metrics.host_idle_ns / idle if idle else 0.0
     delays = metrics.delays.after_call
     if busy >= BUSY_ENOUGH or late < HOST_WAIT_LEAST or not len(delays) or np.median(delays) >= DELAY_MOST_NS:
         return None
-    idle = judged.window.length - metrics.busy_ns
+    beside = " beside the wait for data" if metrics.share(metrics.loader_idle_ns) >= SHOWN_WAIT else ""
     queue = sum(stream.queue.mean(judged.window) for stream in metrics.streams)
     return KernelFinding(
         id=FAMILY + "LaunchBound",
-        severity=severity(1 - busy, 1 - BUSY_ENOUGH, 1 - BUSY_LEAST),
+        severity=severity(metrics.share(idle), 1 - BUSY_ENOUGH, 1 - BUSY_LEAST),
         value=round(float(np.median(delays)) / 1e3, 3),
         threshold=DELAY_MOST_NS / 1e3,
         summary=f"The GPU waits for launches: kernels start {np.median(delays) / 1e3:.1f} us after their launch"
-        f" at the median, {queue:.1f} launches wait on average, and {percent(late)} of the streams' idle time is the"
-        " host's.",
+        f" at the median, {queue:.1f} launches wait on average, and the host causes {percent(late)} of the idle time"
+        f"{beside}.",
         evidence=_longest_gaps(judged, _gaps(judged)),
-        gain=judged.gain(idle * late),
+        gain=judged.gain(metrics.host_idle_ns),
         recommendation="Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators.",
     )
 
@@ -108,7 +124,8 @@ def launch_bound(judged: Judged) -> KernelFinding | None:
 def small_kernel_storm(judged: Judged) -> KernelFinding | None:
     """Fire where steps have hundreds of kernels, most of them shorter than the call that launches them."""
     metrics = judged.metrics
-    busy = metrics.share(metrics.busy_ns)
+    window_ns = judged.window.length - metrics.loader_idle_ns
+    busy = metrics.busy_ns / window_ns if window_ns else 1.0
     runs = int((metrics.in_window & (judged.trace.gpu.kind <= Kind.COMMUNICATION)).sum())
     kernels = runs / judged.steps / metrics.counted
     short = metrics.delays.short_calls
@@ -124,7 +141,7 @@ def small_kernel_storm(judged: Judged) -> KernelFinding | None:
         summary=f"{kernels:,.0f} kernels a step{_on_each(judged)}; {percent(share)} of the launching calls take longer"
         " than their work.",
         evidence=judged.lines(lines),
-        gain=judged.gain(judged.window.length - metrics.busy_ns),
+        gain=judged.gain(window_ns - metrics.busy_ns),
         recommendation="Fuse small kernels: torch.compile, foreach optimizers, CUDA graphs, channels_last.",
     )
 

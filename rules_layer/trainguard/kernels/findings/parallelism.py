@@ -25,6 +25,18 @@ def wrong_parallel(judged: Judged) -> KernelFinding | None:
     return _data_parallel(judged) or _without_nccl(judged)
 
 
+def parallel_spans(judged: Judged) -> Spans:
+    """Return when the kind of parallelism holds a GPU up: all the time with DataParallel, else in host collectives."""
+    window = judged.window
+    if len(_calls(judged, (_DATA_PARALLEL,)).start):
+        return merged(np.array([window.start]), np.array([window.end]))
+    return _calls(judged, _host_collectives(judged.trace))
+
+
+def _host_collectives(trace: Trace) -> tuple[str, ...]:
+    return tuple(name for name in trace.names if _COLLECTIVE.match(name))
+
+
 def _data_parallel(judged: Judged) -> KernelFinding | None:
     """Fire for DataParallel on two GPUs or more.
 
@@ -70,8 +82,7 @@ def _without_nccl(judged: Judged) -> KernelFinding | None:
     if on_gpu or not libraries or any(_OF_GPUS in each for each in libraries):
         return None
     library = ", ".join(sorted(libraries))
-    names = tuple(name for name in trace.names if _COLLECTIVE.match(name))
-    waits = _calls(judged, names)
+    waits = _calls(judged, _host_collectives(trace))
     idle = difference(waits, judged.metrics.busy).total
     return KernelFinding(
         id=FAMILY + "WrongParallel",

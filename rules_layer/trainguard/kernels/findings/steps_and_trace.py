@@ -19,10 +19,8 @@ def step_outlier(judged: Judged) -> KernelFinding | None:
     if len(steps) < OUTLIER_STEPS:
         return None
     lasted = steps.end - steps.start
-    median = float(np.median(lasted))
-    sigma = ROBUST_SIGMA * float(np.median(np.abs(lasted - median)))
-    limit = max(median + OUTLIER_SIGMAS * sigma, (1 + OUTLIER_SHARE) * median)
-    slow = np.flatnonzero(lasted > limit)
+    limit = _limit(lasted)
+    slow, median = slow_steps(judged)
     if not len(slow):
         return None
     parts = step_parts(judged.metrics, steps.start, steps.end)
@@ -37,6 +35,18 @@ def step_outlier(judged: Judged) -> KernelFinding | None:
         gain=judged.gain(float((lasted[slow] - median).sum())),
         recommendation="Compare these steps with a usual one: checkpoints, logging, loader restarts, other ranks.",
     )
+
+
+def slow_steps(judged: Judged) -> tuple[Ints, float]:
+    """Return the places of slow steps, at least one step given, and the median of all in nanoseconds."""
+    lasted = judged.window.steps.end - judged.window.steps.start
+    return np.flatnonzero(lasted > _limit(lasted)), float(np.median(lasted))
+
+
+def _limit(lasted: Ints) -> float:
+    median = float(np.median(lasted))
+    sigma = ROBUST_SIGMA * float(np.median(np.abs(lasted - median)))
+    return max(median + OUTLIER_SIGMAS * sigma, (1 + OUTLIER_SHARE) * median)
 
 
 def _slow_step(judged: Judged, parts: dict[str, Ints], at: int) -> Evidence:

@@ -6,7 +6,7 @@ import numpy as np
 
 from trainguard.finding import Severity
 from trainguard.kernels.collectives import collectives_of
-from trainguard.kernels.columns import Bools, Kind
+from trainguard.kernels.columns import Bools, Ints, Kind
 from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent, severity
 from trainguard.kernels.memory_operations import kind_of
 
@@ -66,14 +66,9 @@ def pageable_copy(judged: Judged) -> KernelFinding | None:
     CUDA copies such memory through a buffer of its own, so that the call waits; a call that is meant to wait is another
     matter.
     """
-    trace, rows = judged.trace, judged.trace.gpu.rows
-    pageable = [place for place, name in enumerate(trace.names) if kind_of(name)[1] == "Pageable"]
-    asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
-    mask = judged.metrics.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
-    copies = np.flatnonzero(mask & (judged.window.launch >= 0))
-    calls = trace.launches.name[judged.window.launch[copies]]
+    rows = judged.trace.gpu.rows
     mask = np.zeros(len(rows), dtype=np.bool_)
-    mask[copies[np.isin(calls, asynchronous)]] = True
+    mask[pageable_rows(judged)] = True
     lasted = int((rows.end[mask] - rows.start[mask]).sum())
     lasted = lasted // judged.metrics.counted
     share = judged.metrics.share(lasted)
@@ -89,6 +84,17 @@ def pageable_copy(judged: Judged) -> KernelFinding | None:
         gain=judged.gain(lasted),
         recommendation="Set pin_memory=True in the DataLoader, and copy with non_blocking=True.",
     )
+
+
+def pageable_rows(judged: Judged) -> Ints:
+    """Return the GPU's rows of asynchronous copies from or to pageable host memory."""
+    trace, rows = judged.trace, judged.trace.gpu.rows
+    pageable = [place for place, name in enumerate(trace.names) if kind_of(name)[1] == "Pageable"]
+    asynchronous = [place for place, name in enumerate(trace.names) if _ASYNCHRONOUS.search(name)]
+    mask = judged.metrics.in_window & (trace.gpu.kind == Kind.MEMCPY) & np.isin(rows.name, pageable)
+    copies = np.flatnonzero(mask & (judged.window.launch >= 0))
+    calls = trace.launches.name[judged.window.launch[copies]]
+    return copies[np.isin(calls, asynchronous)]
 
 
 def _collectives(judged: Judged) -> list[Evidence]:

@@ -7,9 +7,19 @@ import numpy as np
 from trainguard.finding import Severity
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, percent
-from trainguard.kernels.ranks.alike import likes_of
+from trainguard.kernels.findings.finding import (
+    FAMILY,
+    FEW_STEPS,
+    SHOWN,
+    Evidence,
+    Gain,
+    KernelFinding,
+    in_order,
+    percent,
+)
+from trainguard.kernels.ranks.alike import groups_of, likes_of
 from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
+from trainguard.kernels.ranks.late import LATE_RANK
 from trainguard.kernels.ranks.transfers import transfers_of
 from trainguard.kernels.ranks.waiting import Waiting, compared, widest
 from trainguard.kernels.ranks.windows import compared_places
@@ -23,7 +33,6 @@ SLOW_COMPUTE, SLOW_HIGH = 1.1, 1.5
 
 MOST_MISSING = 100
 MOST_WAITS = 50
-LATE_RANK = FAMILY + "LateRank"
 
 
 def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
@@ -39,7 +48,7 @@ def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
         return None
     ranks = [all_ranks[place] for place in places]
     likes = likes_of(ranks)
-    collectives = [compared(ranks, group) for group in _groups(likes) if len(group) > 1]
+    collectives = [compared(ranks, group) for group in groups_of(likes) if len(group) > 1]
     waiting = _widest_of(ranks, collectives)
     world = max((rank.world_size for rank in ranks if rank.world_size is not None), default=None)
     known = {rank.rank for rank in all_ranks if rank.rank is not None}
@@ -58,14 +67,9 @@ def across_ranks(ranks: Sequence[RankProfile]) -> AcrossRanks | None:
         steps=[] if waiting is None else waiting.steps[:MOST_WAITS],
         transfers=transfers_of(each for group in collectives for each in group),
         lines=lines,
-        findings=sorted(findings, key=lambda each: (-each.severity.rank, -each.gain.ns_per_step)),
+        findings=in_order(findings),
         notes=[*_left_out(all_ranks, places), *_notes(ranks, likes, waiting, len(missing))],
     )
-
-
-def _groups(likes: Sequence[int]) -> list[list[int]]:
-    """Return the places of the ranks of each group of like ones."""
-    return [[place for place, like in enumerate(likes) if like == number] for number in sorted(set(likes))]
 
 
 def _widest_of(ranks: Sequence[RankProfile], found: Sequence[Sequence[Waiting]]) -> Waiting | None:

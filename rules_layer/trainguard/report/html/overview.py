@@ -1,6 +1,5 @@
 """The top of the page: the verdict in a word, key figures, the job's phases, and the table of rules."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +85,7 @@ class RuleLine:
     @property
     def reason(self) -> str:
         """What the rule has found, else how it judges."""
-        return self.entry.reason if self.finding is None else reason_found(self.finding)
+        return self.entry.reason if self.finding is None else self.finding.reason
 
     @property
     def advice(self) -> str:
@@ -145,7 +144,6 @@ class Overview:
         return next(line for line in self.rules if line.entry is entry)
 
 
-_LAST_SEEN = re.compile(r"[\d-]{10} [^A-Z]{1,40} UTC: (?P<found>.+) (?:At the end|By [\d :-]+ UTC): .+", re.DOTALL)
 COVERAGE_AT_MOST = 600
 SHORT_UNIT = 6
 _GAPS = "gaps"
@@ -174,12 +172,6 @@ def _level(report: Report) -> Badge:
     """Return the verdict's word; what is not known of a job that was evaluated to its end stays unknown."""
     word, tone = LEVELS.get(report.verdict.level, LEVELS["unknown"])
     return Badge(word.removesuffix(" yet") if report.final else word, tone)
-
-
-def reason_found(finding: FindingEntry) -> str:
-    """Return what was found, without what the rule measured when it was over: the episodes say when it was."""
-    over = _LAST_SEEN.fullmatch(finding.reason) if finding.episodes else None
-    return finding.reason if over is None else over["found"]
 
 
 def severity_badge(severity: str | None) -> Badge | None:

@@ -39,11 +39,11 @@ class CaptureRule(Rule[CaptureRuleParameters]):
         if verdict is None:
             return RuleResult(Status.WAITING_FOR_DATA, "No capture was judged yet.")
         result = self._judged(verdict)
-        facts: dict[str, float | int | str | None] = {TRACES: verdict.traces}
+        about: dict[str, float | int | str | None] = {TRACES: verdict.traces}
         if verdict.framework:
-            facts[FRAMEWORK] = verdict.framework
+            about[FRAMEWORK] = verdict.framework
         found = verdict.of(self.name) if result.status is Status.FIRED else None
-        return replace(result, facts=facts if found is None else {**facts, GAIN_SHARE: round(found.gain_share, 4)})
+        return replace(result, about=about if found is None else {**about, GAIN_SHARE: round(found.gain_share, 4)})
 
     def _judged(self, verdict: CaptureVerdict) -> RuleResult:
         found = verdict.of(self.name)
@@ -63,7 +63,7 @@ class CaptureRule(Rule[CaptureRuleParameters]):
             threshold=found.threshold,
             worst=found.ranks[0] if found.ranks else None,
             data_points=verdict.traces,
-            advice=found.recommendation + _ceiling(found),
+            advice=found.recommendation + _explained(found),
             score=score_of(found),
             details={"capture": verdict.capture, "ranks": found.sure, **_proofs(found)},
         )
@@ -111,11 +111,11 @@ def _where(found: RuleVerdict, verdict: CaptureVerdict) -> str:
     return f"On {found.sure:,} of {verdict.traces - verdict.unread:,} ranks ({named}), at worst: "
 
 
-def _ceiling(found: RuleVerdict) -> str:
+def _explained(found: RuleVerdict) -> str:
     if found.gain_ns_per_step <= 0:
         return ""
     won = f"{100 * found.gain_share:.1f} % of the time, {found.gain_ns_per_step / 1e6:,.3f} ms a step"
-    return f" At most {won} can be won."
+    return f" It explains {won}."
 
 
 def _proofs(found: RuleVerdict) -> dict[str, object]:

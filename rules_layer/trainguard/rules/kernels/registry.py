@@ -72,7 +72,8 @@ class LaunchBound(CaptureRule):
     spec: ClassVar[RuleSpec] = _spec(
         "LaunchBound",
         "Launches that come too late",
-        "busy under 70 %, half of the idle time is the host's, and kernels start within 10 us of their launch",
+        "busy under 70 %, half of the idle time is the host's, and kernels start within 10 us of their launch; the "
+        "wait for data counts as neither busy nor idle",
         Measure("median delay from launch to start", "us"),
         "the host launched kernels too slowly",
     )
@@ -84,7 +85,8 @@ class SmallKernelStorm(CaptureRule):
     spec: ClassVar[RuleSpec] = _spec(
         "SmallKernelStorm",
         "Small kernels",
-        "there are 300 kernels a step, half of them shorter than their launching call, and the GPU is busy under 90 %",
+        "there are 300 kernels a step, half of them shorter than their launching call, and the GPU is busy under 90 % "
+        "of the time beside the wait for data",
         Measure("share of kernels shorter than their call"),
         "kernels were too small and too many",
     )

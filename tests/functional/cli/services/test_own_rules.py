@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.cli.seen import Deployed, deployed, job, row
 from tests.unit.local.places import write
+from trainguard.finding import Progress
 from trainguard.records import Status
 
 __all__ = ["deployed"]
@@ -122,7 +123,7 @@ def test_given_the_row_of_a_rule_that_is_not_known_here_when_explained_then_it_i
         threshold=80.0,
         times_fired=1,
         fired_at=60.0,
-        patience="3/60",
+        progress=Progress(seen=3, needed=60),
         parameters={"threshold": 80.0, "patience": 60},
     )
     deployed.add(job("own", rule_settings=settings), [stored, row("HostMemory", node="algo-1")])

@@ -12,8 +12,9 @@ from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, ju
 from trainguard.cli.commands.explain.explanation import Explanation, explain
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
+from trainguard.finding import Progress
 from trainguard.records import JobRecord, Status
-from trainguard.rules.low_gpu_output import IDLE_TIME
+from trainguard.rules.low_gpu_node import IDLE_TIME
 from trainguard.rules.low_gpu_utilization import P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure
@@ -96,7 +97,7 @@ def test_given_patience_of_any_rule_when_explained_then_what_is_left_is_counted_
 
 
 def test_given_patience_that_is_full_when_explained_then_no_negative_number_is_told() -> None:
-    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, patience="1200/1000"))
+    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Progress(seen=1200, needed=1000)))
     assert told.patience is not None
     assert told.patience.left == 0
     assert "enough of the newest points" in told.outlook[0]
@@ -109,7 +110,7 @@ def test_given_no_patience_when_explained_then_there_is_none(patience: str | Non
 
 def test_given_an_ended_job_when_explained_then_nothing_is_promised() -> None:
     ended = job("job", active=False)
-    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, patience="1/1000"), ended)
+    told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Progress(seen=1, needed=1000)), ended)
     assert told.outlook == ["The job has ended, so this is its last word."]
     assert told.patience is not None
     assert told.patience.left_s is None

@@ -25,6 +25,7 @@ RULE_LINE = {
     "advice", "affected_percent", "wasted_percent", "cost_lost", "episodes", "earlier_episodes", "violations",
     "times_fired", "evaluated_through",
     "fired_at", "fire_id", "action", "action_at", "alert_id", "report_uri", "stop", "counters", "parameters",
+    "progress", "finding_kind", "facts",
 }  # fmt: skip
 
 

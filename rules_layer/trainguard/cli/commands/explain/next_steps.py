@@ -36,15 +36,15 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
 def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
     """Read how far patience is; None of a row that has none, which is one that was judged."""
-    seen, separator, needed = (row.patience or "").partition("/")
-    if not (separator and seen.isdecimal() and needed.isdecimal()):
+    progress = row.progress
+    if progress is None or row.status is not Status.WARMING_UP:
         return None
     spec = spec_of(row.rule)
-    left = max(int(needed) - int(seen) + (not spec.at_patience), 0)
+    left = max(progress.needed - progress.seen + (not spec.at_patience), 0)
     spacing = {POINTS: interval_s, LOADER_SECONDS: 1.0}.get(spec.counts)
     return Patience(
-        seen=int(seen),
-        needed=int(needed),
+        seen=min(progress.seen, progress.needed),
+        needed=progress.needed,
         counts=spec.counts,
         left=left,
         left_s=None if spacing is None or interval_s is None else left * spacing,

@@ -1,0 +1,50 @@
+"""The job's own row: the diagnosis as one verdict, under the name of ProfilerReport."""
+
+from trainguard.engine.diagnosis.case import Case
+from trainguard.engine.diagnosis.diagnosis import Diagnosis
+from trainguard.engine.diagnosis.text import sentences_of
+from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
+from trainguard.finding import Fact
+from trainguard.ledger.document import LedgerEntry
+from trainguard.records import Status
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.rule_result import RuleResult
+
+
+def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
+    """Return the report's verdict on a job; it has no fires of its own, so it is alerted never.
+
+    Its kind is the diagnosis's level, and its facts are the ledger.
+    """
+    fault = case.plan.faults.get(PROFILER_REPORT)
+    statuses = [shown_status(verdict) for verdict in case.verdicts]
+    running = [each for each in statuses if each is not Status.DISABLED]
+    status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)
+    root = diagnosis.root
+    words = sentences_of(case, diagnosis)
+    result = RuleResult(
+        status if fault is None else Status.ERROR,
+        f"{words.health} {words.cost}" if fault is None else str(fault),
+        measured=float(len(case.findings)),
+        worst=None if root is None else root.worst,
+        data_points=sum(each in JUDGED for each in statuses),
+        advice=None if root is None else words.change,
+        kind=diagnosis.level,
+        facts=tuple(map(_fact, diagnosis.ledger)),
+    )
+    histories = [verdict.history for verdict in case.verdicts]
+    return Verdict(
+        PROFILER_REPORT,
+        result,
+        FiringHistory(
+            is_open=any(each.is_open for each in histories),
+            violations=sum(each.violations for each in histories),
+            times_fired=sum(each.times_fired for each in histories),
+            fired_at=max((each.fired_at for each in histories if each.fired_at is not None), default=None),
+        ),
+    )
+
+
+def _fact(entry: LedgerEntry) -> Fact:
+    return Fact(name=f"ledger_{entry.bucket.value}", value=round(entry.share, 4), unit="share", series="GPUUtilization")

@@ -1,0 +1,1 @@
+"""Where the paid time of a job went: every GPU-second in exactly one bucket."""

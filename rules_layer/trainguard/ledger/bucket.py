@@ -1,0 +1,78 @@
+"""The buckets of the ledger, in the order in which a second is looked at: the first that fits has it."""
+
+from enum import StrEnum
+
+
+class Bucket(StrEnum):
+    """What a GPU-second that was paid for was spent on."""
+
+    NO_SAMPLES = "no_samples"
+    """Nothing was sampled: nobody knows."""
+
+    RESTART = "restart"
+    """Between attempts, and steps that were done again after one."""
+
+    HANG = "hang"
+    """From the last step on of a job whose steps have stopped, whatever the GPUs show."""
+
+    BROKEN = "broken"
+    """From the onset on of a training that computes garbage: not finite, or diverged."""
+
+    COMPUTE = "compute"
+    """The GPU was busy: its utilization as a part of the second."""
+
+    START_UP = "start_up"
+    """Before the first work."""
+
+    TAIL = "tail"
+    """After the last work."""
+
+    COMMUNICATION = "communication"
+    """Collective operations that no computation covers; needs a kernel trace."""
+
+    PEERS = "peers"
+    """Waits for slower ranks or nodes; needs a kernel trace, or the steps of all ranks."""
+
+    DATA = "data"
+    """Waits for batches; needs steps."""
+
+    CHECKPOINT = "checkpoint"
+    """Saving the model; needs steps."""
+
+    EVALUATION = "evaluation"
+    """GPUs that were idle while the model was evaluated; needs steps."""
+
+    HOST = "host"
+    """Python, launches and synchronization; needs a kernel trace."""
+
+    IDLE = "idle"
+    """No work at all."""
+
+    UNEXPLAINED = "unexplained"
+    """What is left."""
+
+
+PRODUCTIVE = frozenset({Bucket.COMPUTE})
+LOST = tuple(bucket for bucket in Bucket if bucket not in PRODUCTIVE)
+
+ROWS = {bucket: row for row, bucket in enumerate(Bucket)}
+"""The row of each bucket in the arrays of a ledger."""
+
+BUCKET_WORDS = {
+    Bucket.NO_SAMPLES: "without samples",
+    Bucket.RESTART: "restarts",
+    Bucket.HANG: "hanging",
+    Bucket.BROKEN: "computing garbage",
+    Bucket.START_UP: "start-up",
+    Bucket.TAIL: "after the last work",
+    Bucket.COMPUTE: "compute",
+    Bucket.COMMUNICATION: "exposed communication",
+    Bucket.PEERS: "waiting for slower ranks",
+    Bucket.DATA: "waiting for batches",
+    Bucket.CHECKPOINT: "saving checkpoints",
+    Bucket.EVALUATION: "idle in evaluation",
+    Bucket.HOST: "waiting for the host",
+    Bucket.IDLE: "idle",
+    Bucket.UNEXPLAINED: "not explained",
+}
+"""What people read of a bucket."""
