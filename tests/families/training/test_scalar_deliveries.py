@@ -56,16 +56,16 @@ def play(written: Sequence[Upload], delivery: Delivery) -> Network:
         happenings.append((upload.at, 0, upload))
         if delay is not None:
             happenings.append((upload.at + delay, 1, upload))
-    for at, kind, upload in sorted(happenings, key=lambda each: each[:2]):
+    for at, kind, what in sorted(happenings, key=lambda each: each[:2]):
         network.run_until(at, batch_s=0.0)
         if at > START + 60.0 * (MINUTES + 2):
             network.world.training_jobs.set(describe(status=JobStatus.COMPLETED))
-        if upload is None:
+        if what is None:
             network.tick()
         elif kind == 0:
-            network.put(upload)
+            network.put(what)
         else:
-            network.announce(upload, at)
+            network.announce(what, at)
     network.run_until(START + 3_600.0, batch_s=0.0)
     assert not network.job().active
     return network

@@ -79,7 +79,8 @@ class RecordedRows(Sequence[Recorded]):
     def series(self, names: Iterable[str]) -> dict[str, Series]:
         """Return scalars that the rows have, by name; of a step that comes again, the last value counts."""
         columns, values = np.array(self._columns, np.int64), np.array(self._values, np.float64)
-        steps = np.repeat(np.array(self._steps, np.int64), np.diff(np.array(self._ends, np.int64), prepend=0))
+        ends = np.array(self._ends, np.int64)
+        steps = np.repeat(np.array(self._steps, np.int64), ends - np.append(0, ends)[:-1])
         order = np.argsort(columns, kind="stable")
         starts = np.searchsorted(columns[order], np.arange(len(self._names) + 1))
         found = {}
