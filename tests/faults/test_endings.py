@@ -15,17 +15,17 @@ TRIALS = int(os.environ.get("TRIALS", "20000")) // 100
 
 @pytest.mark.parametrize("data", FAMILIES_OF_DATA)
 @pytest.mark.parametrize("outside", [False, True])
-def test_given_the_data_of_a_family_when_the_end_is_not_heard_then_nothing_is_wrong(data: str, outside: bool) -> None:
+def test_the_data_of_a_family_end_unheard(data: str, outside: bool) -> None:
     assert wrong(Ending((data,), outside, threshold_s=360)) is None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_given_any_data_and_delivery_when_the_end_is_not_heard_then_nothing_is_wrong(seed: int) -> None:
+def test_any_data_and_delivery_end_unheard(seed: int) -> None:
     assert wrong(drawn(seed)) is None, drawn(seed)
 
 
 @pytest.mark.parametrize("outside", [False, True])
-def test_given_a_watch_over_our_own_writes_when_the_end_is_not_heard_then_a_trial_is_wrong(outside: bool) -> None:
+def test_a_watch_over_our_own_writes_is_found(outside: bool) -> None:
     mutant = Mutant("own writes", JobStreams, "mark_of", "crc32(repr(said).encode())", "record.version", ())
     ending = Ending(("tensors",), outside, threshold_s=360)
     in_order(ending.data, outside, ending.threshold_s)
@@ -35,7 +35,7 @@ def test_given_a_watch_over_our_own_writes_when_the_end_is_not_heard_then_a_tria
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("block", range(10))
-def test_given_hundreds_of_endings_when_played_then_none_is_wrong(block: int) -> None:
+def test_hundreds_of_jobs_end_unheard(block: int) -> None:
     count = -(-TRIALS // 10)
     for seed in range(100 + block * count, 100 + (block + 1) * count):
         assert wrong(drawn(seed), left_s=ABANDONED_S, hours=72) is None, drawn(seed)

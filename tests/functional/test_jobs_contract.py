@@ -103,7 +103,7 @@ def test_given_known_times_when_an_update_lacks_them_then_they_stay(world: World
     assert world.jobs.load("job") == known
 
 
-def test_given_a_job_that_was_left_when_it_goes_on_then_it_does_not_expire(world: World) -> None:
+def test_a_job_that_goes_on_does_not_expire(world: World) -> None:
     world.jobs.register(JOB)
     left = replace(JOB, closing=True, left_at=12.0, active=False, expires_at=9)
     world.jobs.update_status(left)

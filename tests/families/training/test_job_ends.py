@@ -53,7 +53,7 @@ def reports(network: Network) -> int:
     return len(network.world.reports.started)
 
 
-def test_given_a_killed_job_outside_when_its_data_are_silent_for_a_day_then_it_is_closed_and_reported() -> None:
+def test_a_killed_job_is_closed_after_a_day_of_silence() -> None:
     network = outside()
     called = ticked(network, 23 * HOUR)
     assert (network.job().active, network.job().closing, reports(network)) == (True, False, 0)
@@ -71,7 +71,7 @@ def test_given_a_killed_job_outside_when_its_data_are_silent_for_a_day_then_it_i
 
 
 @pytest.mark.parametrize("quiet_hours", [1, 7])
-def test_given_a_job_outside_with_long_epochs_when_it_is_quiet_for_hours_then_it_is_not_closed(
+def test_a_job_in_a_long_epoch_is_not_closed(
     quiet_hours: int,
 ) -> None:
     network = outside()
@@ -82,7 +82,7 @@ def test_given_a_job_outside_with_long_epochs_when_it_is_quiet_for_hours_then_it
 
 
 @pytest.mark.usefixtures("two_hours")
-def test_given_a_job_that_was_left_when_it_writes_on_then_it_is_open_again_and_judged_until_its_next_end() -> None:
+def test_a_job_that_writes_on_is_open_until_its_next_end() -> None:
     network = outside()
     ticked(network, 3 * HOUR)
     assert not network.job().active
@@ -99,7 +99,7 @@ def test_given_a_job_that_was_left_when_it_writes_on_then_it_is_open_again_and_j
 
 
 @pytest.mark.usefixtures("two_hours")
-def test_given_a_job_that_was_left_when_an_old_message_comes_again_then_it_stays_closed() -> None:
+def test_an_old_message_opens_no_job_that_was_left() -> None:
     network = outside()
     ticked(network, 3 * HOUR)
     network.announce(Upload(START + 200.0, KEY, b""), network.now)
@@ -108,7 +108,7 @@ def test_given_a_job_that_was_left_when_an_old_message_comes_again_then_it_stays
 
 
 @pytest.mark.usefixtures("two_hours")
-def test_given_a_job_that_was_left_when_reopening_it_dies_at_any_call_then_the_message_opens_it() -> None:
+def test_reopening_that_dies_is_done_by_the_message() -> None:
     for calls in range(1, 12):
         network = outside()
         ticked(network, 3 * HOUR)
@@ -120,7 +120,7 @@ def test_given_a_job_that_was_left_when_reopening_it_dies_at_any_call_then_the_m
 
 
 @pytest.mark.parametrize("with_files", [False, True])
-def test_given_a_lost_end_event_when_the_data_are_silent_then_the_job_is_asked_about_and_closed(
+def test_a_job_whose_end_event_is_lost_is_asked_and_closed(
     with_files: bool,
 ) -> None:
     network = Network(families=FAMILIES)
@@ -136,7 +136,7 @@ def test_given_a_lost_end_event_when_the_data_are_silent_then_the_job_is_asked_a
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_given_a_short_threshold_when_a_job_has_ended_unheard_then_it_is_asked_before_it_is_said_to_stall(
+def test_a_job_is_asked_before_it_is_said_to_stall(
     gone: bool,
 ) -> None:
     network = Network(families=FAMILIES)
@@ -155,7 +155,7 @@ def test_given_a_short_threshold_when_a_job_has_ended_unheard_then_it_is_asked_b
     assert rows_of(network)[STALLED].times_fired == 0
 
 
-def test_given_a_job_that_runs_when_it_stalls_then_it_is_asked_once_and_said_once() -> None:
+def test_a_stall_of_a_running_job_is_asked_and_said_once() -> None:
     network = Network(families=FAMILIES)
     network.world.training_jobs.set(describe({"trainguard:training/StalledTrainingRule_threshold": "360"}))
     for upload in uploads_of(run_files([1.0, 1.0])):
@@ -166,7 +166,7 @@ def test_given_a_job_that_runs_when_it_stalls_then_it_is_asked_once_and_said_onc
     assert rows_of(network)[STALLED].status is Status.FIRED
 
 
-def test_given_sagemaker_that_does_not_answer_when_a_job_seems_to_stall_then_nobody_is_alerted_yet() -> None:
+def test_without_an_answer_nobody_is_told_of_a_stall() -> None:
     network = Network(families=FAMILIES)
     network.world.training_jobs.set(describe({"trainguard:training/StalledTrainingRule_threshold": "360"}))
     for upload in uploads_of(run_files([1.0, 1.0])):

@@ -83,7 +83,6 @@ def outcome(network: Network) -> object:
         name: (row.status, row.finding.reason, row.finding.measured, row.violations, row.data_points)
         for name, row in training_rows(network).items()
     }
-    fires = sorted(map(str, fires_of(network)))
     stored = msgspec.json.encode(state_of(item))
     return (
         stored,
@@ -108,13 +107,13 @@ def in_order(*, eval_begins: int) -> Network:
 
 @settings(max_examples=8, deadline=None)
 @given(DELIVERIES)
-def test_given_sources_that_begin_together_when_delivered_anyhow_then_the_item_is_the_same(delivery: Delivery) -> None:
+def test_any_delivery_of_files_gives_one_item(delivery: Delivery) -> None:
     assert outcome(play(uploads(eval_begins=1), delivery)) == outcome(in_order(eval_begins=1))
 
 
 @settings(max_examples=8, deadline=None)
 @given(DELIVERIES)
-def test_given_a_source_that_begins_late_when_delivered_anyhow_then_its_late_steps_alone_differ(
+def test_of_a_source_that_begins_late_its_late_steps_differ(
     delivery: Delivery,
 ) -> None:
     network = play(uploads(eval_begins=3), delivery)
@@ -130,5 +129,5 @@ def test_given_a_source_that_begins_late_when_delivered_anyhow_then_its_late_ste
     }
 
 
-def test_given_a_source_that_begins_late_when_delivered_in_order_then_what_rules_have_passed_is_counted() -> None:
+def test_steps_that_rules_have_passed_are_counted_as_late() -> None:
     assert in_order(eval_begins=3).node(SCALAR).counters == {"late": 2}

@@ -58,9 +58,7 @@ KINDS = sorted(bodies(100))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_given_a_file_made_to_fill_memory_when_read_then_it_stays_bounded(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_made_to_fill_memory_stays_bounded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MOST_NUMBERS", "MOST_ROWS", "MOST_NAMES", "MOST_LINE"):
         monkeypatch.setattr(trainer_files, limit, getattr(trainer_files, limit) // SHARE)
     body = bodies(MAX_FILE_BYTES // SHARE)[kind]
@@ -69,7 +67,7 @@ def test_given_a_file_made_to_fill_memory_when_read_then_it_stays_bounded(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
-def test_given_a_file_of_the_largest_size_when_read_then_it_stays_bounded(kind: str) -> None:
+def test_a_file_of_the_largest_size_stays_bounded(kind: str) -> None:
     body = bodies(MAX_FILE_BYTES)[kind]
     assert peak(lambda: read(body)) < 2 * MOST
 
@@ -83,7 +81,7 @@ def test_given_a_file_of_the_largest_size_when_read_then_it_stays_bounded(kind: 
     ],
 )
 @pytest.mark.parametrize("make", [lambda: table(200, 3), lambda: history(400, wide_entry(3))])
-def test_given_more_than_is_used_when_read_then_the_rest_is_counted_by_kind(
+def test_what_is_beyond_a_limit_is_counted_by_kind(
     limit: str, most: int, kept: int, why: str, make: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = make()

@@ -101,7 +101,7 @@ def test_given_a_grace_time_that_is_over_when_the_switch_is_set_to_dry_run_then_
 
 
 @pytest.mark.parametrize("stop_at", ["", "soon", "2026-13-01T00:00:00Z"])
-def test_given_a_decision_with_no_time_where_one_is_due_when_read_then_it_is_refused(stop_at: str) -> None:
+def test_a_decision_with_a_time_that_is_none_is_refused(stop_at: str) -> None:
     body = msgspec.json.encode({"decision": "grace", "stopAt": stop_at})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(body, type=StopDecision)

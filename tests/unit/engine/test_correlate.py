@@ -269,7 +269,7 @@ def test_given_a_rule_that_failed_on_a_node_when_correlated_then_there_is_nothin
     assert verdicts == {"CPUBottleneck": {"algo-1": verdict(Status.FIRED)}}
 
 
-def test_given_a_table_whose_columns_do_not_fit_when_compared_then_no_phase_gets_the_time_of_another() -> None:
+def test_columns_that_do_not_fit_are_not_compared() -> None:
     broken = MinuteProfile(FIRST, 1, [0] * 8, TimeTable(["a", "b"], [SECOND]))
     with pytest.raises(ValueError, match="zip"):
         compare_minutes(counts(120), [broken])

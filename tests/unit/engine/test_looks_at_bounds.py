@@ -143,7 +143,7 @@ def test_given_a_silent_stream_when_looked_at_then_s3_is_asked_for_what_waits_or
 
 
 @pytest.mark.parametrize(("silent_s", "asked"), [(300.0, 1), (359.0, 1), (360.0, 0), (599.0, 0), (600.0, 1)])
-def test_given_a_look_each_minute_when_a_stream_is_silent_then_one_in_five_asks(silent_s: float, asked: int) -> None:
+def test_one_look_in_five_asks_about_a_silent_stream(silent_s: float, asked: int) -> None:
     assert Look(of(urgent=True), [(item(waits=True), silent_s)]).make() == asked
 
 

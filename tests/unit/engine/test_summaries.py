@@ -191,7 +191,7 @@ def test_given_findings_when_rows_are_made_then_each_stands_among_the_others_and
     assert [row.wasted_percent for row in rows] == [10.0, None, 90.0, 90.0]
 
 
-def test_given_items_when_looked_at_then_it_is_noted_since_when_each_says_the_same() -> None:
+def test_it_is_noted_since_when_an_item_says_the_same() -> None:
     whole = streams()
     watch(whole, NOW)
     watch(whole, NOW + 60.0)
@@ -226,7 +226,7 @@ def test_given_items_when_looked_at_then_it_is_noted_since_when_each_says_the_sa
         ({"state": encode_state(DebugState(progress_s=NOW))}, True),
     ],
 )
-def test_given_an_item_that_changed_when_marked_then_data_alone_count(changed: dict[str, Any], is_data: bool) -> None:
+def test_data_alone_change_the_mark_of_a_stream(changed: dict[str, Any], is_data: bool) -> None:
     tensors = StreamKey("job", "all-workers", "training")
     before = NodeRecord(tensors, version=3, state=encode_state(DebugState()), codec=CODEC)
     marks = {

@@ -159,7 +159,7 @@ def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_it
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_given_a_stream_that_was_released_when_viewed_then_it_is_as_it_was(closed: bool) -> None:
+def test_a_released_stream_is_viewed_as_it_was(closed: bool) -> None:
     stream, again = SystemStream("algo-1", SystemState(), PLAN), SystemStream("algo-1", SystemState(), PLAN)
     before = stream.view(closed=closed)
     stream.release(lambda: again)

@@ -112,13 +112,13 @@ def test_given_sizes_when_a_table_is_made_then_they_stand_in_order() -> None:
         ("euw1-BoxUsage:m5.large", False),
     ],
 )
-def test_given_usage_of_ec2_when_read_then_what_runs_on_demand_has_a_price(usage: str, is_taken: bool) -> None:
+def test_usage_on_demand_has_a_price(usage: str, is_taken: bool) -> None:
     attributes = {"instanceType": "m5.large", "regionCode": "eu-west-1", "usagetype": usage}
     found = read_offer(ON_EC2, "USD", [product(attributes, "0.096")])
     assert found.prices == ({"m5.large": ListedPrice(0.096, None)} if is_taken else {})
 
 
-def test_given_the_offers_when_asked_for_then_shared_linux_on_demand_without_software_is_meant() -> None:
+def test_the_offers_are_on_demand_without_software() -> None:
     assert dict(ON_EC2.filters) == {
         "operatingSystem": "Linux",
         "tenancy": "Shared",

@@ -142,7 +142,7 @@ class Topics:
         self.published.append(request)
 
 
-def test_given_a_digest_when_published_then_mail_gets_words_and_machines_the_document() -> None:
+def test_mail_gets_words_and_machines_the_document() -> None:
     topics: Any = Topics()
     digest = digest_of()
     SnsDigests(topics, "alerts", "chat").publish(digest)

@@ -165,7 +165,7 @@ def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or
     assert (share.percent, share.wasted_of(least)) == (percent, wasted)
 
 
-def test_given_slow_minutes_among_others_when_shares_are_taken_then_hits_and_judged_keep_their_places() -> None:
+def test_shares_of_minutes_keep_hits_and_judged_apart() -> None:
     slow = MinuteCount(1, 8, 0, gpu=8 * 45)
     kept = Tally(judged=40, minutes=[slow, MinuteCount(2, 12, 0, gpu=12 * 99)], slow=16, slow_lost=7_000)
     found = _minutes(kept, [slow])
@@ -175,7 +175,7 @@ def test_given_slow_minutes_among_others_when_shares_are_taken_then_hits_and_jud
     assert slow.wasted > 0
 
 
-def test_given_points_among_minutes_when_shares_are_taken_then_hits_judged_and_lost_keep_their_places() -> None:
+def test_shares_of_points_keep_hits_judged_and_lost_apart() -> None:
     kept = Tally(
         judged=40, bottlenecked=9, lost=500, minutes=[MinuteCount(1, 8, 3, lost=2), MinuteCount(2, 12, 1, lost=4)]
     )
