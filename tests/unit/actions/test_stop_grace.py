@@ -105,5 +105,5 @@ def test_a_decision_with_a_time_that_is_none_is_refused(stop_at: str) -> None:
     body = msgspec.json.encode({"decision": "grace", "stopAt": stop_at})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(body, type=StopDecision)
-    with pytest.raises(ValueError, match="isoformat|month"):
+    with pytest.raises(ValueError, match=r"isoformat|month"):
         StopDecision(decision="grace", stop_at=stop_at)
