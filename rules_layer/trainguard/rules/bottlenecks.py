@@ -86,7 +86,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
 
     ``peak_key`` names the measure of the cores in the details, ``series`` the recorded one. ``more_peak`` is by how
-    much the cores' second measure is higher while the GPUs wait, ``words`` the rule's text. A running job is judged on
+    much the cores' second measure is higher while the GPUs wait. A running job is judged on
     more points than ``least_judged_s``, where no ``patience_s`` is set.
     """
 
@@ -94,7 +94,6 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     peak_key: ClassVar[str]
     series: ClassVar[CoreSeries]
     more_peak: ClassVar[float]
-    words: ClassVar[Text]
     least_judged_s: ClassVar[float] = MIN_JUDGED_S
 
     @abstractmethod
@@ -108,6 +107,10 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     @abstractmethod
     def at_limit(self, count: MinuteCount, parameters: P) -> bool:
         """Say whether the cores were at their limit over a minute."""
+
+    @abstractmethod
+    def words(self) -> Text:
+        """Return the rule's text."""
 
     def is_slow(self, count: MinuteCount, parameters: P) -> bool:
         """Say whether in a minute the GPUs worked slowly beside cores at their limit, or waited for them."""
@@ -199,7 +202,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             *why,
         )
         return RuleResult.of(
-            self.words,
+            self.words(),
             Status.FIRED if found else Status.OK,
             kind,
             facts,
