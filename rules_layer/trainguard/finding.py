@@ -20,6 +20,9 @@ WHOLE_JOB = "*"
 MOST_EPISODES = 8
 """So many episodes of one finding are kept, the newest; those before them are counted."""
 
+MOST_FACTS = 12
+"""So many facts of one finding are kept, the first."""
+
 MOST_NAMES = 16
 NAMED_GPUS = 2
 LONGEST_NAME = 120

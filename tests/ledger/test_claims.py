@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.ledger.assembly import NodeTime, node_ledger
-from trainguard.ledger.bucket import LOST, Bucket
+from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.claims import Claim
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import NodeLedger
@@ -28,6 +28,8 @@ claims = st.builds(
     nodes=st.sampled_from([(), ("algo-1",), ("algo-2", "algo-1")]),
     gpus=st.sampled_from([(), ("gpu0",), ("algo-2/gpu1", "algo-1/gpu1")]),
 )
+
+LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
 
 
 def steps_of(random: np.random.Generator) -> StepTime:
