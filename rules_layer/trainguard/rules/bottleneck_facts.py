@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from trainguard.finding import Fact
 from trainguard.rules.bottleneck_counts import GOOD_GPUS, Contrast, MinuteCount, Share
@@ -56,7 +57,7 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: int | No
     if recent is not None and view.watermark_s is not None:
         floor = MINUTE_S * (view.watermark_s // MINUTE_S - recent + 1)
         start = floor if start is None else max(floor, start)
-    where = {"node": view.node, "start": start, "end": view.watermark_s}
+    where: dict[str, Any] = {"node": view.node, "start": start, "end": view.watermark_s}
     yield Fact(
         name="share_of_samples",
         value=share.percent / 100.0,
@@ -74,7 +75,7 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: int | No
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
     """Yield what GPUs and cores were at in slow minutes."""
     start = MINUTE_S * count.minute if newest else None
-    where = {"node": view.node, "start": start, "end": view.watermark_s}
+    where: dict[str, Any] = {"node": view.node, "start": start, "end": view.watermark_s}
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
     gpu = count.mean(count.gpu)
     yield Fact(name=name, value=gpu, unit="%", series="GPUUtilization", threshold=GOOD_GPUS, **where)
@@ -87,7 +88,7 @@ def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit
     """Yield in which share of the points a core was at its limit while the GPUs worked, and while they did not."""
     for name, count in (("while_working", contrast.good), ("while_low", contrast.poor)):
         if count is not None:
-            where = {"node": view.node, "end": view.watermark_s}
+            where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
             share = count.mean(count.hot)
             yield Fact(
                 name=f"core_at_limit_{name}", value=share, unit="share", series=series.name, threshold=limit, **where

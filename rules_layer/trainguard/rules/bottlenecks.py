@@ -37,7 +37,7 @@ from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, node_fact, warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
@@ -76,7 +76,7 @@ BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
 }
 BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
 SLOW_SHARE = Measure("points in slow minutes of the judged ones", "%")
-EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS)
+EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS, DATA_WAITS)
 SECTION = "trainguard.report.html.sections.bottlenecks:blocks"
 
 P = TypeVar("P", bound=BottleneckParameters)
@@ -86,7 +86,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
 
     ``peak_key`` names the measure of the cores in the details, ``series`` the recorded one. ``more_peak`` is by how
-    much the cores' second measure is higher while the GPUs wait, ``words`` the rule's text. A running job is judged on
+    much the cores' second measure is higher while the GPUs wait. A running job is judged on
     more points than ``least_judged_s``, where no ``patience_s`` is set.
     """
 
@@ -94,7 +94,6 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     peak_key: ClassVar[str]
     series: ClassVar[CoreSeries]
     more_peak: ClassVar[float]
-    words: ClassVar[Text]
     least_judged_s: ClassVar[float] = MIN_JUDGED_S
 
     @abstractmethod
@@ -108,6 +107,10 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     @abstractmethod
     def at_limit(self, count: MinuteCount, parameters: P) -> bool:
         """Say whether the cores were at their limit over a minute."""
+
+    @abstractmethod
+    def words(self) -> Text:
+        """Return the rule's text."""
 
     def is_slow(self, count: MinuteCount, parameters: P) -> bool:
         """Say whether in a minute the GPUs worked slowly beside cores at their limit, or waited for them."""
@@ -199,7 +202,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             *why,
         )
         return RuleResult.of(
-            self.words,
+            self.words(),
             Status.FIRED if found else Status.OK,
             kind,
             facts,

@@ -72,7 +72,6 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
     parameters_type = CPUBottleneckParameters
     peak_key: ClassVar[str] = "cpu_max"
     series: ClassVar[CoreSeries] = CoreSeries("CPUUtilization", "mean_core_utilization", "cores_full", "cores")
-    words: ClassVar[Text] = staticmethod(text)
     more_peak: ClassVar[float] = 1.0
 
     def cores(self, snapshots: Snapshots) -> Cores:
@@ -87,3 +86,7 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
     def limit(self, parameters: CPUBottleneckParameters) -> float:
         """Return ``cpu_threshold``."""
         return parameters.cpu_threshold
+
+    def words(self) -> Text:
+        """Return how it is told."""
+        return text

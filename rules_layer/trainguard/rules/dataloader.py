@@ -26,7 +26,7 @@ from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
 from trainguard.rules.rule_inputs import JobView, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS, SMALL_WORK
 from trainguard.rules.windowing import PatienceParameters
 from trainguard.telemetry.events import UNKNOWN
 from trainguard.telemetry.framework import FrameworkEvents
@@ -72,7 +72,7 @@ SPEC = RuleSpec(
     managed_parameters=("min_threshold", "max_threshold"),
     inputs=SYSTEM | FRAMEWORK,
     metrics=("CPU",),
-    explains=(LOW_GPUS, SMALL_WORK),
+    explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
     text=text,
     claims=dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
     details=LoaderDetails,

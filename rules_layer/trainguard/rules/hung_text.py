@@ -1,5 +1,7 @@
 """The words of HungJob."""
 
+from collections.abc import Callable, Mapping
+
 from trainguard.rules.hung_facts import HungKind
 from trainguard.rules.units import counted, show_duration, show_number
 from trainguard.rules.warm_up import undecided
@@ -108,7 +110,7 @@ def _no_power(sheet: FactSheet) -> str:
     )
 
 
-_CALM = {
+_CALM: Mapping[HungKind, Callable[[FactSheet], str]] = {
     HungKind.NO_SAMPLES: lambda _: "no system metrics yet.",
     HungKind.NO_POWER: _no_power,
     HungKind.NOT_KNOWN: _not_known,

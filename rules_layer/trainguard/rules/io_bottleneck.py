@@ -81,7 +81,6 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     parameters_type = IOBottleneckParameters
     peak_key: ClassVar[str] = "io_wait_max"
     series: ClassVar[CoreSeries] = CoreSeries("I/OWaitPercentage", "mean_io_wait", "highest_io_wait", "%")
-    words: ClassVar[Text] = staticmethod(text)
     more_peak: ClassVar[float] = 15.0
     least_judged_s: ClassVar[float] = FIRST_PASS_S
 
@@ -96,3 +95,7 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     def limit(self, parameters: IOBottleneckParameters) -> float:
         """Return ``io_threshold``."""
         return parameters.io_threshold
+
+    def words(self) -> Text:
+        """Return how it is told."""
+        return text

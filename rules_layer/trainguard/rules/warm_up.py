@@ -3,7 +3,7 @@
 The kinds and their words are shared: a rule's own text asks `undecided` first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -51,7 +51,7 @@ def warming_up(
 ) -> RuleResult:
     """Return the judgement of a node with ``points`` of the ``needed`` ones; ``reason`` None stands for the usual."""
     kind, facts = _warm_up(points, needed, view)
-    more = {"data_points": points, "progress": Progress(seen=points, needed=needed), "details": details}
+    more: dict[str, Any] = {"data_points": points, "progress": Progress(seen=points, needed=needed), "details": details}
     if reason is not None:
         return RuleResult(Status.WARMING_UP, reason, kind=kind, facts=facts, **more)
     return _result(Status.WARMING_UP, kind, facts, **more)
@@ -99,7 +99,7 @@ def undecided_text(sheet: FactSheet) -> Words:
 def node_fact(name: str, value: float | int | str, view: NodeView, **more: Any) -> Fact:
     """Return a fact of a node as of its watermark: from its first work, or else its first sample."""
     start = view.first_sample_at if view.first_active_at is None else view.first_active_at
-    return Fact(name=name, value=value, node=view.node, **{"start": start, "end": view.watermark_s, **more})
+    return Fact(name=name, value=value, node=view.node, **({"start": start, "end": view.watermark_s} | more))
 
 
 def _result(status: Status, kind: WarmUpKind, facts: tuple[Fact, ...], **more: Any) -> RuleResult:
@@ -178,7 +178,7 @@ def _never_active_words(sheet: FactSheet, node: str) -> str:
     return f"no GPU of {node} has been active yet, {idle} after its first sample."
 
 
-_REASONS = {
+_REASONS: Mapping[WarmUpKind, Callable[[FactSheet, str], str]] = {
     WarmUpKind.WAITING: lambda _, node: f"no system metrics of {node} yet.",
     WarmUpKind.WARMING_UP: _warming_up_words,
     WarmUpKind.TOO_SHORT: lambda sheet, node: (

@@ -5,9 +5,8 @@ from trainguard.engine.diagnosis.diagnosis import Diagnosis
 from trainguard.engine.diagnosis.text import sentences_of
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
-from trainguard.finding import Fact
-from trainguard.ledger.document import LedgerEntry
 from trainguard.records import Status
+from trainguard.rules.ledger_text import ledger_facts
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.rule_result import RuleResult
 
@@ -31,7 +30,7 @@ def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
         data_points=sum(each in JUDGED for each in statuses),
         advice=None if root is None else words.change,
         kind=diagnosis.level,
-        facts=tuple(map(_fact, diagnosis.ledger)),
+        facts=ledger_facts(diagnosis.ledger),
     )
     histories = [verdict.history for verdict in case.verdicts]
     return Verdict(
@@ -44,7 +43,3 @@ def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
             fired_at=max((each.fired_at for each in histories if each.fired_at is not None), default=None),
         ),
     )
-
-
-def _fact(entry: LedgerEntry) -> Fact:
-    return Fact(name=f"ledger_{entry.bucket.value}", value=round(entry.share, 4), unit="share", series="GPUUtilization")

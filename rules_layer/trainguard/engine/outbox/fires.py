@@ -34,6 +34,7 @@ from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.ports import Executions, Journal
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
+from trainguard.rules.ledger_text import ledger_facts
 from trainguard.stores import NodeStates
 from trainguard.timestamps import iso_time
 
@@ -96,7 +97,15 @@ def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> 
     verdict = Verdict(fire.rule, result, history, reach=Reach(nodes, nodes), merged=fire.episodes)
     episodes = merged_episodes({record.key.node: verdict}).episodes
     node = None if record.key.node == JOB_NODE else record.key.node
-    return finding_of(replace(verdict, merged=episodes), account, node, ledger=_priced(fire.ledger, account)).finding
+    found = finding_of(replace(verdict, merged=episodes), account, node, ledger=_priced(fire.ledger, account)).finding
+    return with_ledger(found, fire.ledger)
+
+
+def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
+    """Return a finding that is sent, with what the paid time went into until then among its facts."""
+    if ledger is None or not ledger.nodes:
+        return finding
+    return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
 
 
 def _priced(ledger: Ledger | None, account: Account) -> Ledger | None:

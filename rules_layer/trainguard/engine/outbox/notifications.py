@@ -9,6 +9,7 @@ job has ended its report says how each finding stands, and nothing more is told.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from trainguard.engine.outbox.fires import with_ledger
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
@@ -36,7 +37,7 @@ def due_notifications(
     for verdict in verdicts:
         if verdict.history.alerted == plan.episode_of(verdict.rule):
             node = (verdict.result.worst or "").partition("/")[0] or None
-            finding = finding_of(verdict, account, node, ledger=ledger).finding
+            finding = with_ledger(finding_of(verdict, account, node, ledger=ledger).finding, ledger)
             news.extend(_of_finding(job, verdict, finding, state, at=account.watermark_s))
     return news
 

@@ -157,8 +157,8 @@ def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
         return replace(verdict, result=result)
     facts = (*result.facts, *grown)
     now, past = (text(FactSheet(result.status, result.kind, facts, past=past)) for past in (False, True))
-    said = {"advice": now.advice, "past_reason": past.reason, "past_advice": past.advice}
-    return replace(verdict, result=replace(result, facts=facts, **said))
+    said = replace(result, facts=facts, advice=now.advice, past_reason=past.reason, past_advice=past.advice)
+    return replace(verdict, result=said)
 
 
 def _most_grown(compared: ComparedMinutes) -> tuple[Fact, ...]:

@@ -3,16 +3,36 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from trainguard.ledger.bucket import LOST_AT_WORK, Bucket
 from trainguard.rules.kernels.capture_rule import CaptureRule
 from trainguard.rules.kernels.capture_text import text
 from trainguard.rules.kernels.names import FAMILY
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec, SettingsSpec
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS
 
 CAPTURES = "captures"
 _LOOKS_AT = "the kernel traces of the newest capture, rank by rank"
 _ACROSS = "the ranks of the newest capture beside each other"
+
+_CLAIMS = {
+    "LoaderBound": (Bucket.DATA,),
+    "LaunchBound": (Bucket.HOST,),
+    "SmallKernelStorm": (Bucket.HOST,),
+    "SyncStall": (Bucket.HOST,),
+    "PageableCopy": (Bucket.HOST,),
+    "QueueFull": (Bucket.HOST,),
+    "ExposedCommunication": (Bucket.COMMUNICATION,),
+    "LateRank": (Bucket.PEERS,),
+    "SlowRank": (Bucket.PEERS,),
+    "GpuBusyLow": LOST_AT_WORK,
+    "GpuGap": LOST_AT_WORK,
+}
+"""The parts of the ledger that a trace's finding explains: a trace divides what utilization leaves open."""
+
+_SYMPTOMS = {"GpuBusyLow": LOW_GPUS, "GpuGap": LOW_GPUS, "LoaderBound": DATA_WAITS}
+_EXPLAINS = dict.fromkeys(("LoaderBound", "LaunchBound", "SmallKernelStorm", "SyncStall", "LateRank"), (LOW_GPUS,))
 
 
 def _spec(rule: str, title: str, fires_when: str, measure: Measure, *, informs_only: bool = False) -> RuleSpec:
@@ -27,7 +47,10 @@ def _spec(rule: str, title: str, fires_when: str, measure: Measure, *, informs_o
         measures=(measure,),
         counts=CAPTURES,
         informs_only=informs_only,
+        symptom=_SYMPTOMS.get(rule),
+        explains=_EXPLAINS.get(rule, ()),
         text=text,
+        claims={"": _CLAIMS[rule]} if rule in _CLAIMS else {},
     )
 
 

@@ -1,4 +1,4 @@
-"""What is said of work that is too small for its instance: sentences, advice, and the report's details."""
+"""What a node did over the newest window, and what reports show of it."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ import numpy as np
 from trainguard.rules.details import SeriesDetails
 from trainguard.rules.quantiles import Box, column_boxes, counted_boxes
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.units import counted, show_duration, show_percent
 from trainguard.telemetry.snapshots import FloatArray
 
 MEMORY_NOTE = (
@@ -84,47 +83,3 @@ def details_of(view: NodeView, usage: Usage) -> BatchDetails:
 
 def _series(box: Box, newest: float) -> SeriesUsage:
     return SeriesUsage(box.p25, box.p50, box.p75, box.p95, box.upper, box.lower, None if math.isnan(newest) else newest)
-
-
-def sentence_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> str:
-    """Say what a node did over the newest window, against the thresholds of CPU, GPUs and GPU memory."""
-    points = len(usage.window)
-    gpu, memory = max(usage.gpu), max(usage.memory)
-    busiest, busiest_memory = usage.gpus[usage.gpu.index(gpu)], usage.gpus[usage.memory.index(memory)]
-    of_cpu, of_gpu, of_memory = (show_percent(threshold) for threshold in thresholds)
-    return (
-        f"over the last {points:,} points ({show_duration(points * view.interval_s)}) the 95th percentiles on "
-        f"{view.node} are {show_percent(usage.cpu)} of CPU (threshold {of_cpu}), at most {show_percent(gpu)} of GPU "
-        f"utilization ({busiest}, threshold {of_gpu}) and at most {show_percent(memory)} of GPU memory activity "
-        f"({busiest_memory}, threshold {of_memory})"
-    )
-
-
-def lasting_of(points: int, view: NodeView, needed: int | None) -> str:
-    """Say for how many points that has lasted; ``needed`` is from how many on it counts, None where it does."""
-    lasted = f"lasted for {counted(points, 'point')} ({show_duration(points * view.interval_s)})"
-    said = f"; this has {lasted if points else 'just begun'}"
-    return said if needed is None else f"{said}, and counts from {counted(needed, 'point')} on"
-
-
-def cost_of(wasted: float, gate: float) -> str:
-    """Say that what was seen has cost less than the share of the paid time from which it is worth an alert."""
-    cost, least = show_percent(100.0 * wasted), show_percent(100.0 * gate)
-    return f"; that has cost {cost} of the paid time, and counts from {least} on"
-
-
-def advice_on(usage: Usage, view: NodeView) -> str:
-    """Say what to do about it."""
-    high = max(usage.gpu)
-    return (
-        f"Raise the batch size, or take a smaller instance: even the busiest GPU, {usage.gpus[usage.gpu.index(high)]}, "
-        f"is at or below {show_percent(high)} in 95 % of the newest points of {view.node}."
-    )
-
-
-def too_few_samples(view: NodeView) -> str:
-    """Say why a node with points enough cannot be judged."""
-    return (
-        f"too few of the newest points of {view.node} have samples of the CPU and of every used GPU's utilization "
-        "and memory activity."
-    )

@@ -1,16 +1,17 @@
-"""What is said of GPUs that are not healthy: problems in order of gravity, sentences, advice and details."""
+"""What is wrong with GPUs that are not healthy, in order of gravity: problems with their facts, and details."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from trainguard.finding import Fact
 from trainguard.rules.details import SeriesDetails
-from trainguard.rules.gpu_faults import SILENT_MINUTES, GpuRecord, HealthState, LoadedMinute, clock_lost
-from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.units import counted, show_number, show_percent
-from trainguard.rules.xid_codes import XID_FAULTS, XID_OF_PROGRAMS
+from trainguard.rules.gpu_faults import SILENT_MINUTES, GpuRecord, HealthState, LoadedMinute, Seen, clock_lost
+from trainguard.rules.xid_codes import XID_FAULTS
+from trainguard.telemetry import devices as names
 
 Kind = Literal["vanished", "unanswered", "xid", "ecc", "rows", "throttled", "link"]
 
@@ -18,7 +19,23 @@ GRAVITY: tuple[Kind, ...] = ("vanished", "unanswered", "xid", "ecc", "rows", "th
 STALE_S = 900.0
 """Load that is older says nothing of now."""
 
-REPLACE = "Replace {node}: {why}"
+
+class HealthKind(StrEnum):
+    """What is said of a node's GPUs: what is found, the gravest first, and at last what is no fault."""
+
+    LOST = "lost"
+    VANISHED = "vanished"
+    UNANSWERED = "unanswered"
+    XID = "xid"
+    XID_AFTER_RESET = "xid_after_reset"
+    ECC = "ecc"
+    ROWS = "rows"
+    HEAT = "heat"
+    SLOWDOWN = "slowdown"
+    POWER_LIMIT = "power_limit"
+    LINK = "link"
+    HEALTHY = "healthy"
+    NOT_COLLECTED = "not_collected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +45,8 @@ class Problem:
     gpu: str
     kind: Kind
     since: float
-    sentence: str
-    advice: str
+    look: HealthKind
+    facts: tuple[Fact, ...]
     measured: float | None = None
     lost_min: float | None = None
 
@@ -102,88 +119,59 @@ def _problems(
 
 
 def _lasting(gpu: str, record: GpuRecord, node: str) -> Iterator[Problem]:
-    where = f"{gpu} on {node}"
+    where: dict[str, Any] = {"node": node, "device": gpu}
     if record.lost_at is not None:
-        yield Problem(
-            gpu,
-            "vanished",
-            record.lost_at,
-            f"{where} is lost: its driver does not reach it any more",
-            REPLACE.format(node=node, why="a GPU that is lost comes back after a restart of the machine at best."),
-        )
+        yield Problem(gpu, "vanished", record.lost_at, HealthKind.LOST, (_at("lost_since", record.lost_at, **where),))
     elif record.silent >= SILENT_MINUTES:
-        yield Problem(
-            gpu,
-            "vanished",
-            record.seen_at,
-            f"{where} has vanished: other GPUs have samples in {counted(record.silent, 'minute')}, and it has none",
-            f"Check the driver's log on {node}, and replace the node if {gpu} is not listed any more.",
-        )
+        silent = Fact(name="silent_minutes", value=record.silent, unit="min", start=record.seen_at, **where)
+        yield Problem(gpu, "vanished", record.seen_at, HealthKind.VANISHED, (silent,))
     elif record.unanswered >= SILENT_MINUTES and record.unanswered_at is not None:
-        yield Problem(
-            gpu,
-            "unanswered",
-            record.unanswered_at,
-            f"the driver has not answered for {where} in {counted(record.unanswered, 'minute')}",
-            f"Check the driver's log on {node} for XIDs and stuck processes of {gpu}, and replace the node if it does "
-            "not answer after a restart.",
-        )
+        at = record.unanswered_at
+        unanswered = Fact(name="unanswered_minutes", value=record.unanswered, unit="min", start=at, **where)
+        yield Problem(gpu, "unanswered", at, HealthKind.UNANSWERED, (unanswered,))
     for code, seen in record.xids.items():
         if code in XID_FAULTS:
-            yield _xid(gpu, node, code, seen.count, seen.first_at)
+            yield _xid(gpu, node, code, seen)
     if record.new_errors is not None:
-        errors = counted(record.new_errors.count, "uncorrectable ECC error")
-        yield Problem(
-            gpu,
-            "ecc",
-            record.new_errors.first_at,
-            f"{where} had {errors} during the job",
-            f"Restart the job from its last checkpoint on another node: what {gpu} computed since then may be wrong. "
-            f"Replace {node} if the errors come back after a reset of the GPU.",
-        )
+        errors = record.new_errors
+        count = Fact(name="ecc_errors", value=errors.count, series=names.ECC_UNCORRECTED, **_span(errors), **where)
+        yield Problem(gpu, "ecc", errors.first_at, HealthKind.ECC, (count,))
     if record.failed_rows_at is not None:
-        yield Problem(
-            gpu,
-            "rows",
-            record.failed_rows_at,
-            f"{where} could not remap a faulty memory row",
-            REPLACE.format(node=node, why=f"{gpu} has no spare memory rows where it needs them."),
-        )
+        at = record.failed_rows_at
+        yield Problem(gpu, "rows", at, HealthKind.ROWS, (_at("remapping_failed_since", at, **where),))
 
 
-def _xid(gpu: str, node: str, code: int, count: int, first_at: float) -> Problem:
-    fault = XID_FAULTS[code]
-    times = "" if count == 1 else f", {counted(count, 'time')}"
-    advice = (
-        REPLACE.format(node=node, why=f"XID {code} is of the hardware of {gpu}, and not of the training script.")
-        if fault.remedy == "replace"
-        else f"Restart the job from its last checkpoint, and reset {gpu} on {node} before; replace the node if XID "
-        f"{code} comes back."
-    )
-    return Problem(gpu, "xid", first_at, f"{gpu} on {node} reported XID {code}, {fault.meaning}{times}", advice)
+def _at(name: str, at: float, **where: Any) -> Fact:
+    return Fact(name=name, value=at, unit="time", **where)
+
+
+def _span(seen: Seen) -> dict[str, Any]:
+    return {"start": seen.first_at, "end": seen.last_at}
+
+
+def _xid(gpu: str, node: str, code: int, seen: Seen) -> Problem:
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.XID, **_span(seen)}
+    facts = (Fact(name="xid", value=code, **where), Fact(name="times", value=seen.count, **where))
+    kind = HealthKind.XID if XID_FAULTS[code].remedy == "replace" else HealthKind.XID_AFTER_RESET
+    return Problem(gpu, "xid", seen.first_at, kind, facts)
 
 
 def _throttled(gpu: str, record: GpuRecord, node: str, throttled: Sequence[_Slowed]) -> Problem:
-    newest = throttled[-1].minute
-    cause = "its power limit"
-    advice = f"Compare the power limit of {gpu} on {node} with that of the other GPUs, and set it as theirs is."
-    if newest.heat >= newest.brake and newest.heat > 0.0:
-        cause = "heat"
-        advice = f"Replace {node}, or have its cooling repaired: {gpu} is too hot to keep its clock under load."
-    elif newest.brake > 0.0:
-        cause = "a slowdown that its hardware demands"
-        advice = f"Replace {node}, or have its power supply checked: the hardware of {gpu} slows it down under load."
-    held = "" if newest.peers is None else ", which is below that of its peers"
-    return Problem(
-        gpu,
-        "throttled",
-        throttled[0].minute.at,
-        f"{gpu} on {node} is throttled by {cause}: its clock under load is {show_number(throttled[-1].clock)} MHz, "
-        f"{show_percent(throttled[-1].lost)} lower than without{held}",
-        advice,
-        measured=throttled[-1].lost,
-        lost_min=record.lost,
+    newest, since = throttled[-1], throttled[0].minute.at
+    kind = HealthKind.POWER_LIMIT
+    if newest.minute.heat >= newest.minute.brake and newest.minute.heat > 0.0:
+        kind = HealthKind.HEAT
+    elif newest.minute.brake > 0.0:
+        kind = HealthKind.SLOWDOWN
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.SM_CLOCK, "end": newest.minute.at}
+    facts: tuple[Fact, ...] = (
+        Fact(name="clock", value=newest.clock, unit="MHz", **where),
+        Fact(name="clock_lost", value=newest.lost, unit="%", **where),
+        Fact(name="throttled_minutes", value=len(throttled), unit="min", start=since, **where),
     )
+    if newest.minute.peers is not None:
+        facts = (*facts, Fact(name="clock_of_peers", value=newest.minute.peers, unit="MHz", **where))
+    return Problem(gpu, "throttled", since, kind, facts, measured=newest.lost, lost_min=record.lost)
 
 
 def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
@@ -193,16 +181,10 @@ def _expected_width(record: GpuRecord, loaded: LoadedMinute) -> float:
 
 def _narrow(gpu: str, node: str, narrow: Sequence[_Narrow]) -> Problem:
     newest = narrow[-1]
-    expected = show_number(newest.expected)
-    was = f"it had {expected} before" if newest.best == newest.expected else f"those of the other GPUs have {expected}"
-    return Problem(
-        gpu,
-        "link",
-        narrow[0].at,
-        f"the PCIe link of {gpu} on {node} has {show_number(newest.width)} lanes under load, where {was}",
-        f"Replace {node} if its data loading or its communication is slow: a link that lost lanes does not get them "
-        f"back while the machine runs.",
-    )
+    where: dict[str, Any] = {"node": node, "device": gpu, "series": names.LINK_WIDTH, "end": newest.at}
+    had = "lanes_before" if newest.best == newest.expected else "lanes_of_others"
+    facts = (Fact(name="lanes", value=newest.width, **where), Fact(name=had, value=newest.expected, **where))
+    return Problem(gpu, "link", narrow[0].at, HealthKind.LINK, facts)
 
 
 class GpuHealth(msgspec.Struct, frozen=True):
@@ -243,17 +225,16 @@ def details_of(state: HealthState, problems: Sequence[Problem]) -> HealthDetails
     return HealthDetails(series)
 
 
-def remarks_on(state: HealthState, node: str) -> str:
-    """Say which XIDs of programs there were: they explain a crash, and are no fault of the GPU."""
+def healthy_facts(state: HealthState, node: str) -> tuple[Fact, ...]:
+    """Return what was watched, and the first XID of a program: it explains a crash, and is no fault of the GPU."""
+    neuron = len(state.neuron_devices)
+    facts = [
+        Fact(name="neuron_devices" if neuron else "gpus", value=neuron or len(state.gpus), node=node),
+        Fact(name="minutes", value=state.minutes, unit="min", node=node),
+        *(Fact(name="watched_by", value=kind, node=node) for kind in state.seen),
+    ]
     for gpu, record in state.gpus.items():
         for code in sorted(record.xids.keys() - XID_FAULTS.keys()):
-            usual = XID_OF_PROGRAMS.get(code)
-            meaning = "whose cause the vendor's catalogue names" if usual is None else f"usually {usual}"
-            return f" {gpu} on {node} reported XID {code}, {meaning}: no fault of the GPU by itself."
-    return ""
-
-
-def clause_of(result: RuleResult, _: int) -> str:
-    """Say what was found on a job."""
-    node, slash, gpu = (result.worst or "").partition("/")
-    return f"{gpu} on {node} was not healthy" if slash else "a GPU was not healthy"
+            seen = record.xids[code]
+            return (*facts, Fact(name="xid", value=code, series=names.XID, node=node, device=gpu, **_span(seen)))
+    return tuple(facts)
