@@ -145,8 +145,7 @@ class RuleRow:
     versions. ``affected_percent`` (of the judged time, or of the evaluations) is there while the rule has fired.
     ``wasted_percent``, the share of the paid time that the finding cost, all nodes together, stays when it is over;
     None where the rule cannot say. ``generation`` is that of the job's registration. ``progress`` is how far the
-    rule's patience is. ``about`` says what was judged,
-    where a family has more to say of it; empty in rows of earlier versions.
+    rule's patience is.
     """
 
     job: str
@@ -168,7 +167,6 @@ class RuleRow:
     expires_at: int | None = None
     generation: int = 0
     earlier_episodes: int = 0
-    about: Mapping[str, float | int | str | None] = field(default_factory=dict)
 
     @property
     def patience(self) -> str | None:

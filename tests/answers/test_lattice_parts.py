@@ -31,6 +31,7 @@ from tests.answers.lattice_parts import (
 )
 from tests.answers.recorded import compare, plain_result, rounded
 from trainguard.finding import Fact
+from trainguard.records import Status
 from trainguard.rules.gpu_health import GPUHealth, GPUHealthParameters
 from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
 from trainguard.rules.hung_steps import ProgressState, behind
@@ -59,9 +60,11 @@ from trainguard.rules.low_gpu_node import (
     regular_breaks,
 )
 from trainguard.rules.low_gpu_results import activity_facts, judge_hollow, pause_facts
+from trainguard.rules.overall_system_usage_text import text as usage_text
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.system_usage import METRICS, Percentiles, is_oversized, says_enough, sentence_of
+from trainguard.rules.system_usage import METRICS, Percentiles, facts_of, is_oversized, says_enough
 from trainguard.rules.warm_up import never_active_reason, warming_up
+from trainguard.rules.words import FactSheet
 from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
 
 FOLDER = Path(__file__).with_name("lattice")
@@ -233,7 +236,8 @@ def _usage() -> Iterator[Any]:
             if random.random() < 0.7
         }
         enough = says_enough(random.choice([1, 19, 20, 49, 50, 51]), random.choice([10.0, 25.0, 30.0]))
-        yield [sentence_of("algo-1", usage, enough=enough), is_oversized(usage)]
+        found = facts_of(part_view(random), usage, enough=enough)
+        yield [usage_text(FactSheet(Status.OK, *found)).reason, is_oversized(usage)]
 
 
 def _xids() -> Iterator[Any]:

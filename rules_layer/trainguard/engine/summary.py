@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.assessment import Assessment, assess
+from trainguard.engine.diagnosis.case import Case
+from trainguard.engine.diagnosis.diagnosis import Diagnosis, diagnose
+from trainguard.engine.diagnosis.job_row import report_verdict
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.admission import left_out
@@ -18,8 +21,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
-from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.profiler_report import report_verdict
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateConflictError
 from trainguard.job_limits import MOST_END_REPORTS
@@ -75,7 +77,8 @@ class Summariser:
         watch(streams, now)
         failed_before = _failed(streams)
         assessment = assess(job, plan, streams, now=now)
-        verdicts, account = assessment.verdicts, assessment.account
+        case = assessment.case
+        diagnosis = diagnose(case)
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
         context = RowContext(
             job=job.job,
@@ -85,11 +88,13 @@ class Summariser:
             counters={**streams.counters, **left_out(job)},
             last_fault=streams.last_fault,
             expires_at=expiry(streams.watermark_s, now) if finished else None,
-            account=account,
+            account=case.account,
             generation=job.generation,
+            ledger=lambda: case.ledger,
         )
-        due = due_rows(context, verdicts, streams, assessment.news, now=now, finished=finished)
-        tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
+        rows = job_rows(context, case, diagnosis)
+        due = due_rows(rows, case.verdicts, streams, assessment.news, now=now, finished=finished)
+        tuned = _tuned(job, case.findings, finished=finished)
         tuned_due = job.tuning_job is not None and _due(
             streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S
         )
@@ -149,17 +154,15 @@ class Summariser:
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
-def job_rows(context: RowContext, verdicts: Sequence[Verdict]) -> list[RuleRow]:
+def job_rows(context: RowContext, case: Case, diagnosis: Diagnosis) -> list[RuleRow]:
     """Return the job's row of every rule, and the report's: each finding as it stands among the others."""
-    findings = rank_findings(verdicts, context.account)
-    found = {finding.rule: finding for finding in findings}
-    rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in verdicts]
-    top = findings[0] if findings else None
-    return [*rows, rule_row(context, report_verdict(verdicts, findings, context.plan), top)]
+    found = {finding.rule: finding for finding in case.findings}
+    rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in case.verdicts]
+    return [*rows, rule_row(context, report_verdict(case, diagnosis), diagnosis.root)]
 
 
 def due_rows(
-    context: RowContext,
+    rows: Sequence[RuleRow],
     verdicts: Sequence[Verdict],
     streams: JobStreams,
     news: Sequence[OutboxEntry],
@@ -172,7 +175,6 @@ def due_rows(
     A row is due when its status changed, people were alerted anew or are told something, and as often as
     `publish_every_s` says. When the job is finished all are, each judged as far as the job goes.
     """
-    rows = job_rows(context, verdicts)
     if not finished:
         rows = as_known(rows, verdicts, streams)
     told = {entry.finding.rule for entry in news}

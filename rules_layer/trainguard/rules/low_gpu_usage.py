@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from trainguard.finding import Fact
-from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.bucket import LOST_AT_WORK, Bucket
 from trainguard.rules.chance import poisson_quantile
 from trainguard.rules.details import Details
 from trainguard.rules.quantiles import counted_boxes
@@ -67,8 +67,8 @@ MERE_LOOKS = frozenset({Kind.UNDER_USED, Kind.FLUCTUATES, Kind.IDLE_IN_PART})
 """They say that GPUs are not busy and give no reason for it."""
 
 
-_IDLE = (Bucket.IDLE, Bucket.TAIL, Bucket.UNEXPLAINED)
-_LOW = (Bucket.UNEXPLAINED, Bucket.IDLE)
+_IDLE = (*LOST_AT_WORK, Bucket.TAIL)
+_LOW = LOST_AT_WORK
 
 CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
@@ -78,7 +78,7 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.IDLE_IN_PART: _IDLE,
     Kind.GPU_HOLDS_MEMORY: _IDLE,
     Kind.INSTANCES_UNUSED: _IDLE,
-    Kind.PAUSES: (Bucket.IDLE, Bucket.UNEXPLAINED),
+    Kind.PAUSES: LOST_AT_WORK,
     Kind.HARDLY_USED: _LOW,
     Kind.UNDER_USED: _LOW,
     Kind.FLUCTUATES: _LOW,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from trainguard.report.verdict import verdict_of
 
 from tests.support.judged_jobs import JOB, Node, ended, judged_job
 from tests.support.verdicts import fired, over, quiet
@@ -11,7 +12,6 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.finding import Fact
 from trainguard.records import JobRecord, Status
 from trainguard.report import document
-from trainguard.report.verdict import verdict_of
 from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.max_initialization_time import Initialization
 

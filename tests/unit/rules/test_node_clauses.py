@@ -8,9 +8,10 @@ import pytest
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.finding import Fact
 from trainguard.records import Status
-from trainguard.rules import gpu_health
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.gpu_health import GPUHealth
+from trainguard.rules.gpu_health_text import text as health_text
+from trainguard.rules.gpu_problems import HealthKind
 from trainguard.rules.hung_job import HungJob
 from trainguard.rules.hung_watch import WatchState
 from trainguard.rules.io_bottleneck import IOBottleneck
@@ -20,7 +21,6 @@ from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime
-from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.words import FactSheet
 
 VIEW = list(node_minutes(series(np.full(30, 95.0), interval_s=150.0), closed=False))[-1].view
@@ -96,19 +96,11 @@ def test_each_kind_of_gpu_use_has_one_clause_whenever_told(
         assert word not in past.reason
 
 
-@pytest.mark.parametrize(
-    ("worst", "clause"),
-    [
-        ("algo-1/gpu3", "gpu3 on algo-1 was not healthy"),
-        ("gpu3", "a GPU was not healthy"),
-        (None, "a GPU was not healthy"),
-    ],
-)
-def test_given_a_gpu_that_is_not_healthy_when_the_job_is_summed_up_then_it_is_named(
-    worst: str | None, clause: str
-) -> None:
-    assert callable(gpu_health.SPEC.clause)
-    assert gpu_health.SPEC.clause(RuleResult(Status.FIRED, "", worst=worst), 1) == clause
+def test_given_a_gpu_that_is_not_healthy_when_the_job_is_summed_up_then_it_is_named() -> None:
+    lost = Fact(name="lost_since", value=1.0, unit="time", node="algo-1", device="gpu3")
+    words = health_text(FactSheet(Status.FIRED, HealthKind.LOST, (lost,), past=True))
+    assert words.clause == "gpu3 on algo-1 was not healthy"
+    assert words.reason == "gpu3 on algo-1 was lost: its driver did not reach it any more."
 
 
 @pytest.mark.parametrize(

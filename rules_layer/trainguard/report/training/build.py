@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainguard.report.phrasing import listed
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.report.training.document import FirstFire, TrainingReport
 from trainguard.report.training.fires import RuleFires
 from trainguard.report.training.heat_map import MOST_NAMED, HeatMap
 from trainguard.report.training.scores import evaluation
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 
 _NAMED = 3
 _MAPS = {
@@ -41,7 +40,7 @@ def training_report(digest: TrainingDigest, fires: Mapping[str, RuleFires]) -> T
                     step=found.first.step,
                     at=found.first.at,
                     tensor=found.first.tensor,
-                    reason=found.first.reason,
+                    reason=found.reason,
                     episodes=list(found.episodes),
                 )
                 for rule, found in fires.items()

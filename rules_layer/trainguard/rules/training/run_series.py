@@ -21,7 +21,7 @@ from trainguard.tensors.step_view import Mode, StepView
 
 METRICS = "metrics"
 MOST_SERIES = 2
-"""Losses, and scores, of a mode that are kept: with 32 blocks each a state has 3 kB."""
+"""Losses, and scores, of a mode that are kept: with 32 blocks each a state has 5 kB."""
 
 ERROR = re.compile(
     r"(?i)(?:^|[^a-z])(?:m?error|wer|cer|mae|mse|rmse|mape|ppl|perplexity|fid|(?:m|log)?loss|rmsle|nll)(?:[^a-z]|$)"
@@ -76,7 +76,7 @@ def gather(state: SeriesState, step: StepView) -> list[tuple[Mode, str, float]]:
                 continue
             of_mode[name] = Series()
         if math.isfinite(value):
-            of_mode[name].add(step.step, value)
+            of_mode[name].add(step.step, value, step.at if step.timed else None)
         if not is_score:
             seen.append((mode, name, value))
     return seen

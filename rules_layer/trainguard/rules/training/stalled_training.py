@@ -127,16 +127,15 @@ class StalledTrainingRule(StepRule[StalledTrainingRuleParameters, StalledTrainin
         if view.closed or (not fires and state.step is None):
             return self.judge(state, view, parameters)
         threshold = float(parameters.threshold)
-        return RuleResult(
-            Status.FIRED if fires else Status.OK,
-            _say(state.step, gap, parameters, fires=fires, after="and training has not ended")
-            + self.notes(state, parameters),
-            measured=gap,
+        check = Check(
+            step=0 if state.step is None else state.step,
+            at=now,
+            fires=fires,
+            reason=_say(state.step, gap, parameters, fires=fires, after="and training has not ended"),
+            value=gap,
             threshold=threshold,
-            data_points=state.evaluated,
-            advice=_advice(parameters) if fires else None,
-            onset=last + threshold if fires else None,
         )
+        return self.result(state, check, view, parameters, onset=last + threshold)
 
     def advice(self, check: Check, parameters: StalledTrainingRuleParameters) -> str:
         """Say where to look, and when a long gap is none."""

@@ -330,13 +330,15 @@ def two_runs(one: Any, other: Any, **how: Any) -> Any:
 def test_given_a_tensor_that_differs_from_another_runs_when_said_then_by_how_much_and_what_is_tolerated() -> None:
     check = two_runs([1.0, 200.0, np.nan], [1.5, 200.25, np.nan])
     assert (check.value, check.threshold) == (0.5, pytest.approx(1.501e-5))
-    assert "w differs from that of run other at the same step, by 0.5; up to 1.501e-05 counts" in check.reason
+    told = RULES["SimilarAcrossRuns"].said(check)
+    assert "w differs from that of run other at the same step, by 0.5; up to 1.501e-05 counts" in told
     reduced_ones = two_runs({"mean": 1.0, "max": 4.0}, {"mean": 1.0, "max": 6.0, "min": 0.0}, reductions=True)
     assert reduced_ones.value == 2.0
     for one, other in ((np.zeros(2), np.zeros(3)), (["a"], ["b"]), ([np.nan], [1.0])):
         without = two_runs(one, other)
         assert (without.value, without.threshold) == (None, None)
-        assert without.reason == "Step 3: w differs from that of run other at the same step."
+        told = RULES["SimilarAcrossRuns"].said(without)
+        assert told == "Step 3: w differs from that of run other at the same step."
 
 
 @pytest.mark.parametrize(
