@@ -220,6 +220,7 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         file_fault=draw(st.none() | texts),
         close_asks=draw(st.integers(0, 100)),
         close_asked_at=draw(st.none() | times_ms),
+        left_at=draw(st.none() | times_ms),
         generation=draw(generations),
         asked_at=draw(st.none() | times_ms),
         other_streams=draw(st.integers(0, 5_000)),

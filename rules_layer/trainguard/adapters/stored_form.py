@@ -37,6 +37,7 @@ def stored_job(record: JobRecord) -> JobRecord:
         ended_at=to_millisecond(record.ended_at),
         last_object_at=to_millisecond(record.last_object_at),
         close_asked_at=to_millisecond(record.close_asked_at),
+        left_at=to_millisecond(record.left_at),
         asked_at=to_millisecond(record.asked_at),
         urgent=record.urgent or record.closing or not record.active,
     )

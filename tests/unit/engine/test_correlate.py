@@ -267,3 +267,9 @@ def test_given_a_rule_that_failed_on_a_node_when_correlated_then_there_is_nothin
     correlation.add_to(verdicts)
 
     assert verdicts == {"CPUBottleneck": {"algo-1": verdict(Status.FIRED)}}
+
+
+def test_columns_that_do_not_fit_are_not_compared() -> None:
+    broken = MinuteProfile(FIRST, 1, [0] * 8, TimeTable(["a", "b"], [SECOND]))
+    with pytest.raises(ValueError, match="zip"):
+        compare_minutes(counts(120), [broken])
