@@ -20,6 +20,9 @@ WHOLE_JOB = "*"
 MOST_EPISODES = 8
 """So many episodes of one finding are kept, the newest; those before them are counted."""
 
+MOST_FACTS = 12
+"""So many facts of one finding are kept, the first."""
+
 MOST_NAMES = 16
 NAMED_GPUS = 2
 LONGEST_NAME = 120
@@ -190,8 +193,6 @@ class Episode:
         How the node idled, where it did nothing at all.
     reason, advice : str
         What was said of it, where that is kept; else empty.
-    spread : int or None
-        Over how many nodes its loss is spread; None where that is the nodes on which it held.
     """
 
     start: float
@@ -205,7 +206,6 @@ class Episode:
     idle_node: str | None = field(default=None, compare=False)
     reason: str = field(default="", compare=False)
     advice: str = field(default="", compare=False)
-    spread: int | None = field(default=None, compare=False)
 
     @property
     def node(self) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 from tests.answers.lattice_nodes import JOB_START, NAN
 from tests.answers.lattice_parts import part_view
 from tests.support.node_snapshots import node_snapshots
-from trainguard.rules.hung_steps import Progress, ProgressState
+from trainguard.rules.hung_steps import ProcessProgress, ProgressState
 from trainguard.rules.rule_inputs import NodeMinute
 from trainguard.telemetry import devices as names
 from trainguard.telemetry.devices import DeviceSamples, DeviceSeries
@@ -110,7 +110,7 @@ def lattice_steps(random: Random, node: str, since: float) -> ProgressState:
     for rank in range(random.choice([0, 1, 2])):
         end_s = since + random.choice([-60.0, 0.0, 30.0, 30.000_001, 31.0])
         number = str(500 - random.choice([0, 0, 1, 5]))
-        found[f"{node}-rank{rank}"] = Progress(round(1e6 * end_s), number, 9, random.choice([0, 2_000, 50_000]))
+        found[f"{node}-rank{rank}"] = ProcessProgress(round(1e6 * end_s), number, 9, random.choice([0, 2_000, 50_000]))
     return ProgressState(found)
 
 
@@ -134,12 +134,12 @@ def lattice_batches(random: Random) -> FrameworkEvents:
 PACES_US = (0, 1_999, 2_000, 5_000, 10_000, 10_001, 60_000_000, 60_000_001)
 
 
-def lattice_progress(random: Random) -> dict[str, Progress]:
+def lattice_progress(random: Random) -> dict[str, ProcessProgress]:
     """Return how far some processes are: by as many steps behind as they may not have written, and one more."""
     found = {}
     for name in random.sample(["n-rank0", "n-rank1", "n-rank12", "n-71", "n-rank", "n-rank1x"], random.randint(1, 4)):
         number = str(5_000 - random.choice([0, 0, 1, 2, 5, 6, 1_200, 30_000]))
         number = number if random.random() < 0.97 else random.choice(["?", "\u0663", ""])
         mode = "TRAIN" if random.random() < 0.95 else "EVAL"
-        found[name] = Progress(1, number, 1, random.choice(PACES_US), mode)
+        found[name] = ProcessProgress(1, number, 1, random.choice(PACES_US), mode)
     return found

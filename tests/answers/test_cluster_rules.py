@@ -12,8 +12,10 @@ import numpy as np
 from tests.answers.recorded import compare, plain_result, rounded
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.gpu_loads import view_of
+from trainguard.rules.balance_across_nodes import LoadBalancingAcrossNodes
+from trainguard.rules.balance_judging import LoadBalancingParameters
 from trainguard.rules.balance_window import BalanceWindow
-from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes, LoadBalancingParameters
+from trainguard.rules.load_balancing import LoadBalancing
 from trainguard.rules.rank_pace import Pace, PaceState, ProcessPace
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts, NodeMinute
 from trainguard.rules.straggler import Straggler, StragglerParameters

@@ -11,10 +11,10 @@ import pytest
 from tests.answers.recorded import compare, rounded
 from tests.support.node_snapshots import node_snapshots
 from trainguard.state.codec import CODEC, decode_state, encode_state
+from trainguard.state.gpu_time import GpuTime
 from trainguard.state.histogram import DurationHistogram, LogHistogram
 from trainguard.state.sample_window import SampleWindow, SampleWindowState
 from trainguard.state.usage_counts import PercentCounts, TrafficCounts
-from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
 FOLDER = Path(__file__).with_name("state")
@@ -90,10 +90,14 @@ def digest(values: Any) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
 
 
+def _working_since(window: SampleWindow, state: SampleWindowState) -> float | None:
+    return window.working_since if state.first_active_at is None else state.first_active_at
+
+
 def kept_of(seed: int) -> dict[str, Any]:
     """Fold a random node's objects, with a store and a read after each, and return what is kept of it."""
     node, interval_s, random = random_node(seed)
-    state, use = SampleWindowState(), UseByTime()
+    state, use = SampleWindowState(), GpuTime()
     seen, degraded, last = [], [], None
     gpus = node.gpu_utilization.shape[1]
     capacity = int(random.choice([20, 60, 2_500]))
@@ -103,7 +107,7 @@ def kept_of(seed: int) -> dict[str, Any]:
         window = SampleWindow(state, shown)
         window.note_gaps(part.times, since=last, interval_s=interval_s)
         active, started = window.extend(part, capacity=capacity, interval_s=interval_s)
-        use.add(part.times, part.gpu_utilization)
+        use.add(part.times, part.gpu_utilization, interval_s=interval_s, working_since=_working_since(window, state))
         last = float(part.times[-1]) if len(part) else last
         marks = START + 240.0 * random.integers(0, 30, 2) + random.choice([0.0, 10.0])
         seen.append([active.tolist(), started.tolist(), seen_of(window, marks, state)])
@@ -123,7 +127,7 @@ def kept_of(seed: int) -> dict[str, Any]:
         **{name: plain[name] for name in ("first_active_at", "kept_total", "missing_s", "gaps") if name in plain},
         "idle": [None if state.idle is None else state.idle.since, msgspec.to_builtins(state.idle_time)],
         "quiet_since": state.recent_use.quiet_since,
-        "use": [use.width_s, digest([use.start, use.sums, use.counts])],
+        "use": [use.grid.width_s, digest(msgspec.to_builtins(use))],
         "steps": digest([msgspec.to_builtins(each) for each in use.steps(float(node.times[-1]))]),
     }
 

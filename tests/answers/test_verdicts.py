@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from trainguard.engine.verdicts.joint_loss import joint_nodes
+from trainguard.engine.verdicts.profiler_report import report_verdict
 
 from tests.answers.recorded import compare, plain_result, rounded
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.joint_loss import joint_nodes
 from trainguard.engine.verdicts.liveness import ends_episode, with_liveness
-from trainguard.engine.verdicts.profiler_report import report_verdict
 from trainguard.engine.verdicts.verdict import JUDGED, Verdict, shown_status
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Episode, Severity

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainguard.rules.hung_steps import Progress, ProgressState, behind
+from trainguard.rules.hung_steps import ProcessProgress, ProgressState, behind
 from trainguard.telemetry.framework import read_framework_object
 from trainguard.telemetry.keys import FrameworkKey, parse_key
 from trainguard_collector.objects import objects_folder
@@ -28,7 +28,7 @@ for number in range(int(sys.argv[1]) + 1):
             time.sleep(600)
         time.sleep(float(sys.argv[3]))
 """
-Hang = Callable[[list[int]], dict[str, Progress]]
+Hang = Callable[[list[int]], dict[str, ProcessProgress]]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def hang(tmp_path: Path) -> Iterator[Hang]:
     """Return a function that runs ranks until each hangs in the step of its number, and reads what they wrote."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(steps: list[int], step_s: float = STEP_S) -> dict[str, Progress]:
+    def run(steps: list[int], step_s: float = STEP_S) -> dict[str, ProcessProgress]:
         own = {"OUTPUT": tmp_path / "out", "SPOOL": tmp_path / "spool", "JOB": "run-1", "NODE": "node-1"}
         environment = {**os.environ, **{f"TRAINGUARD_{name}": str(value) for name, value in own.items()}}
         environment |= {"TRAINGUARD_AUTOSTART": "0", "WORLD_SIZE": str(len(steps))}

@@ -95,6 +95,8 @@ BELOW: dict[Fault, float] = {
 
 IDLE_BELOW = {"GpuBusyLow": 0.25, "GpuGap": 0.08}
 WITHOUT_GAIN = {"QueueFull", "GpuMemoryFull", "TraceQuality"}
+SYMPTOMS = {"GpuBusyLow", "SmallKernelStorm", "TensorCoresIdle"}
+"""Rules whose time another finding explains, where its cause is planted, too."""
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,8 @@ def test_a_planted_fault_fires(rule: str, fault: Fault, strength: float) -> None
     assert finding.evidence
     assert finding.recommendation
     assert 0 <= finding.gain.ns_per_step <= STEP * 1_000 * 1.01
-    assert (finding.gain.ns_per_step == 0) == (rule in WITHOUT_GAIN)
+    assert (finding.gain.ns_per_step == 0) == (rule in WITHOUT_GAIN) or rule in SYMPTOMS
+    assert sum(each.gain.share for each in profile.findings) <= 1.001
     assert finding.confidence == "normal"
 
 

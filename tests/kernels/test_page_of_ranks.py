@@ -39,7 +39,7 @@ def test_given_a_late_rank_when_shown_then_it_is_a_finding_and_the_verdict_names
     made = page(job([6_000.0] * 4, delay_us={2: 3_000.0}))
     assert "LateRank" in section(made, "verdict")
     assert "Rank 2 comes last into" in section(made, "findings")
-    assert "at most 3" in section(made, "findings")
+    assert "of each step" in section(made, "findings")
 
 
 def test_given_ranks_that_wait_when_shown_then_the_matrix_has_waits_and_the_last_one_by_step() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.support.wandb_files import HEADER, ended, history, run, run_file, stats, typed_history
 from trainguard.errors import TelemetryFormatError
 from trainguard.sources.managed import job_file
-from trainguard.sources.run import Outcome, SeriesName, SourceRun
-from trainguard.sources.wandb.log_file import CUT, WRONG_CHECKSUM
+from trainguard.sources.run import CUT, Outcome, SeriesName, SourceRun
+from trainguard.sources.wandb.log_file import WRONG_CHECKSUM
 from trainguard.sources.wandb.run_file import NO_NUMBER, NO_RECORD, read_run_file
 
 RECORDED = Path(__file__).parents[1] / "data" / "wandb" / "run-recorded.wandb.xz"

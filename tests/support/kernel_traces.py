@@ -21,6 +21,7 @@ BF16_GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
 PINNED = "Memcpy HtoD (Pinned -> Device)"
+LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 STREAM, COMMUNICATION_STREAM = 7, 20
 
 

@@ -5,6 +5,7 @@ from trainguard.engine.jobs.job_description import STOP_TAG
 from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, mail_line, mail_place
 from trainguard.records import AlertKind
+from trainguard.rules.ledger_text import ledger_line
 from trainguard.rules.units import show_duration
 from trainguard.run_links import OWN, plain_links
 
@@ -67,7 +68,7 @@ def _of_stop(request: AlertRequest) -> str:
 def text(request: AlertRequest, done: str) -> str:
     """Return the text for people, each foreign text on the one line that it belongs to; ``done`` says what was done."""
     fire = request.fire
-    about = [*_matters(fire), *unless(fire), f"Action: {done}", *held(fire), _when(fire), *late(fire)]
+    about = [*_matters(fire), *paid_time(fire), *unless(fire), f"Action: {done}", *held(fire), _when(fire), *late(fire)]
     lines = [headline(request), "", *reasons(fire), "", *about]
     lines = [mail_line(line, LONGEST_SENTENCE) for line in lines]
     if fire.kind is not AlertKind.NOTICE:
@@ -78,7 +79,13 @@ def text(request: AlertRequest, done: str) -> str:
 
 def reasons(fire: AlertInput) -> list[str]:
     """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
-    return fire.finding.reason.split("\n") if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
+    return fire.finding.reason.splitlines() if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
+
+
+def paid_time(fire: AlertInput) -> list[str]:
+    """Say in one line what the paid GPU time went into; nothing where that is not known."""
+    said = ledger_line(fire.finding.facts)
+    return [] if said is None else [said]
 
 
 def _when(fire: AlertInput) -> str:

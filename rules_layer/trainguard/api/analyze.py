@@ -80,8 +80,7 @@ def analyze(
     plan = FAMILIES.plan(described.job, defaults=defaults, prices=_prices(prices))
     shown = NoProgress() if progress is None else progress
     judged = evaluated_profile(profile, described.job, plan, shown, timelines=time_lines)
-    of_training = () if judged.training is None else judged.training.notes
-    notes = (*profile.notes, *(() if described.note is None else (described.note,)), *of_training)
+    notes = (*profile.notes, *(() if described.note is None else (described.note,)), *judged.notes)
     return JobReport(judged.report(), notes)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 
 from trainguard.api.columns import Columns
+from trainguard.ledger.document import LedgerEntry
 from trainguard.report.build import BuiltReport
 from trainguard.report.document import FindingEntry, Report, Verdict
 from trainguard.report.files import report_files
 from trainguard.report.html.render import render_report
 from trainguard.timeline.series import Band, NodeTimeline, TimeAxis, Timelines
 
+_LEDGER = ("node", "bucket", "gpu_seconds", "share", "usd", "estimated", "steps", "sm_share")
 _FINDINGS = (
     *("rule", "severity", "ongoing", "worst", "nodes_affected", "nodes", "affected_share", "wasted_share"),
     *("lost", "currency", "explained_by", "reason", "advice"),
@@ -74,6 +76,16 @@ class JobReport:
         return Columns(_RULES, [[getattr(each, name) for name in _RULES] for each in self.document.rules])
 
     @property
+    def ledger(self) -> Columns:
+        """Where the paid GPU time went: a row a bucket, of the whole job (``node`` is None) and of each node.
+
+        ``share`` is from 0 to 1, of all that was paid for; in the rows of a node, of what was paid for that node.
+        """
+        rows = [_ledger_row(None, entry) for entry in self.document.ledger]
+        nodes = self.document.ledger_by_node
+        return Columns(_LEDGER, [*rows, *(_ledger_row(each.node, entry) for each in nodes for entry in each.ledger)])
+
+    @property
     def time_lines(self) -> Columns:
         """Utilization over time: a row a bucket, node, GPU and quantity.
 
@@ -122,6 +134,10 @@ class JobReport:
         """Return the page in a frame of its own, for a notebook: its script reaches nothing outside the frame."""
         page = escape(self.to_html(), quote=True)
         return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:720px;border:0"></iframe>'
+
+
+def _ledger_row(node: str | None, entry: LedgerEntry) -> list[Any]:
+    return [node, *(getattr(entry, name) for name in _LEDGER[1:])]
 
 
 def _finding_row(finding: FindingEntry) -> list[Any]:

@@ -7,7 +7,7 @@ which rules fire on the whole job, which notifications are due, and which episod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
+from trainguard.engine.diagnosis.case import Case, case_of
 from trainguard.engine.outbox.notifications import due_notifications, notified_cleared
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams
@@ -15,7 +15,6 @@ from trainguard.engine.verdicts.liveness import ends_episode
 from trainguard.engine.verdicts.nearness import is_near
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.job_limits import LAST_EPISODE
-from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, OutboxEntry
 
 
@@ -25,12 +24,10 @@ class Assessment:
 
     Attributes
     ----------
-    verdicts : tuple of Verdict
-        The job's verdict of every rule.
+    case : Case
+        The job as it was judged.
     fires : tuple of Fire
         Fires of rules over the whole job that began.
-    account : Account
-        What the whole job has to pay for so far.
     news : tuple of OutboxEntry
         Escalations and all-clears to send.
     ended : mapping of str to int
@@ -39,9 +36,8 @@ class Assessment:
         Whether a rule is near a change, so that the job is to be looked at each minute.
     """
 
-    verdicts: tuple[Verdict, ...]
+    case: Case
     fires: tuple[Fire, ...]
-    account: Account
     news: tuple[OutboxEntry, ...]
     ended: Mapping[str, int]
     near: bool
@@ -53,14 +49,13 @@ def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | 
     Moves the episodes in ``streams.state``, and takes note there of the notifications. Nothing else changes: a second
     look at the same streams finds nothing new.
     """
-    verdicts, fires = job_verdicts(job, plan, streams, now=now)
+    case, fires = case_of(job, plan, streams, now=now)
+    verdicts = case.verdicts
     near = any(family.near for family in streams.families.values())
-    account = account_of(job, plan, streams)
-    news = due_notifications(job, plan, verdicts, account, streams.state)
+    news = due_notifications(job, plan, verdicts, case.account, streams.state, case.ledger)
     return Assessment(
-        verdicts=tuple(verdicts),
+        case=case,
         fires=tuple(fires),
-        account=account,
         news=tuple(news),
         ended=ended_episodes(verdicts, streams.state, job.episodes),
         near=near or any(is_near(verdict.result, verdict.history) for verdict in verdicts),

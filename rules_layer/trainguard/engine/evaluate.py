@@ -178,6 +178,7 @@ class NodeEvaluator:
     def _publish(
         self, last: Stream, record: NodeRecord, *, job: JobRecord, plan: RulePlan, closed: bool, repeated: bool
     ) -> None:
+        account = Account(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices)
         context = RowContext(
             job=job.job,
             node=record.key.node,
@@ -186,8 +187,9 @@ class NodeEvaluator:
             counters=record.counters,
             last_fault=last.state.last_fault,
             expires_at=record.expires_at,
-            account=Account(job.instance_type, job.started_at, last.state.watermark_s, 1, plan.prices),
+            account=account,
             generation=job.generation,
+            ledger=lambda: last.ledger(account),
         )
         wanted = None if closed or repeated else last.due
         verdicts = last.verdicts(closed=closed, of=wanted)

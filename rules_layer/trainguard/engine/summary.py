@@ -4,10 +4,13 @@ Called by the tick every minute, and by the evaluator that closes a job's last s
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.assessment import Assessment, assess
+from trainguard.engine.diagnosis.case import Case
+from trainguard.engine.diagnosis.diagnosis import Diagnosis, diagnose
+from trainguard.engine.diagnosis.job_row import report_verdict
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.admission import left_out
@@ -18,8 +21,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
-from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.profiler_report import report_verdict
+from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateConflictError
 from trainguard.job_limits import MOST_END_REPORTS
@@ -54,28 +56,34 @@ class Summariser:
         self._services = services
         self._timing = timing
 
-    def summarise(self, job: JobRecord) -> Summary:
+    def summarise(self, job: JobRecord, described: Callable[[], JobRecord] | None = None) -> Summary:
         """Write the job's rows, start fires of the whole job, and finish it when it is closing and all has closed.
 
-        Raises StateConflictError when other writers of ``*#job`` were first four times.
+        ``described`` asks what the job is now. It is asked before a rule over the whole job fires: what such a rule
+        takes for a fault may be the job's end, of which no event came. Raises StateConflictError when other writers of
+        ``*#job`` were first four times.
         """
         for attempt in range(1, ATTEMPTS):
             try:
-                return self._attempt(job)
+                return self._attempt(job, described)
             except StateConflictError:
                 self._timing.pause(attempt)
-        return self._attempt(job)
+        return self._attempt(job, described)
 
-    def _attempt(self, job: JobRecord) -> Summary:
+    def _attempt(self, job: JobRecord, described: Callable[[], JobRecord] | None) -> Summary:
         plan = replace(self._families.plan(job), detailed=False)
-        streams = self._families.open(job.job, plan, items_of(job, self._services.nodes))
+        records = items_of(job, self._services.nodes)
+        now = self._timing.now()
+        streams = self._watched(job, plan, records, now)
         for record in streams.records.values():
             self._drain(record, job)
-        now = self._timing.now()
-        watch(streams, now)
         failed_before = _failed(streams)
         assessment = assess(job, plan, streams, now=now)
-        verdicts, account = assessment.verdicts, assessment.account
+        if assessment.fires and described is not None and (known := described()) != job:
+            streams = self._watched(job, plan, records, now)
+            assessment = assess(known, plan, streams, now=now)
+        case = assessment.case
+        diagnosis = diagnose(case)
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
         context = RowContext(
             job=job.job,
@@ -85,11 +93,13 @@ class Summariser:
             counters={**streams.counters, **left_out(job)},
             last_fault=streams.last_fault,
             expires_at=expiry(streams.watermark_s, now) if finished else None,
-            account=account,
+            account=case.account,
             generation=job.generation,
+            ledger=lambda: case.ledger,
         )
-        due = due_rows(context, verdicts, streams, assessment.news, now=now, finished=finished)
-        tuned = _tuned(job, rank_findings(verdicts, account), finished=finished)
+        rows = job_rows(context, case, diagnosis)
+        due = due_rows(rows, case.verdicts, streams, assessment.news, now=now, finished=finished)
+        tuned = _tuned(job, case.findings, finished=finished)
         tuned_due = job.tuning_job is not None and _due(
             streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S
         )
@@ -105,6 +115,11 @@ class Summariser:
         if finished:
             self._finish(job, report, context.expires_at)
         return Summary(streams, assessment, finished)
+
+    def _watched(self, job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], now: float) -> JobStreams:
+        streams = self._families.open(job.job, plan, records)
+        watch(streams, now)
+        return streams
 
     def _still_to_come(self, job: JobRecord, streams: JobStreams, now: float) -> bool:
         """Whether streams that were asked to close have not answered; data after the end wait for nobody."""
@@ -149,17 +164,15 @@ class Summariser:
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
-def job_rows(context: RowContext, verdicts: Sequence[Verdict]) -> list[RuleRow]:
+def job_rows(context: RowContext, case: Case, diagnosis: Diagnosis) -> list[RuleRow]:
     """Return the job's row of every rule, and the report's: each finding as it stands among the others."""
-    findings = rank_findings(verdicts, context.account)
-    found = {finding.rule: finding for finding in findings}
-    rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in verdicts]
-    top = findings[0] if findings else None
-    return [*rows, rule_row(context, report_verdict(verdicts, findings, context.plan), top)]
+    found = {finding.rule: finding for finding in case.findings}
+    rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in case.verdicts]
+    return [*rows, rule_row(context, report_verdict(case, diagnosis), diagnosis.root)]
 
 
 def due_rows(
-    context: RowContext,
+    rows: Sequence[RuleRow],
     verdicts: Sequence[Verdict],
     streams: JobStreams,
     news: Sequence[OutboxEntry],
@@ -172,9 +185,7 @@ def due_rows(
     A row is due when its status changed, people were alerted anew or are told something, and as often as
     `publish_every_s` says. When the job is finished all are, each judged as far as the job goes.
     """
-    rows = job_rows(context, verdicts)
-    if not finished:
-        rows = as_known(rows, verdicts, streams)
+    rows = _final(rows, streams) if finished else as_known(rows, verdicts, streams)
     told = {entry.finding.rule for entry in news}
     alerted = {verdict.rule: verdict.history.alerted for verdict in verdicts}
     due = []
@@ -205,6 +216,17 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
         marks = [mark for mark in (watermark_s, streams.state.watermark_s.get(row.rule)) if mark is not None]
         published.append(replace(row, evaluated_through=max(marks, default=None)))
     return published
+
+
+def _final(rows: Sequence[RuleRow], streams: JobStreams) -> list[RuleRow]:
+    """Return the rows of a finished job. One that a clock has judged further than the data go stands where it stood."""
+    marks = streams.state.watermark_s
+    return [
+        replace(row, evaluated_through=max((row.evaluated_through, marks[row.rule])))
+        if row.evaluated_through is not None and row.rule in marks
+        else row
+        for row in rows
+    ]
 
 
 def _due(state: JobState, name: str, said: str, now: float, *, every_s: float, anyway: bool = False) -> bool:
@@ -240,11 +262,11 @@ def missing_streams(job: JobRecord, streams: JobStreams, families: Families) -> 
 
 
 def watch(streams: JobStreams, now: float) -> None:
-    """Take note since when each node's item has not changed, and since when a job has none."""
+    """Take note since when each stream's unit has written nothing, and since when a job has no stream."""
     watched = streams.state.watched
     if not streams.records:
         watched.setdefault(streams.own.key.node_kind, Watched(0, now))
-    for key, record in streams.records.items():
-        known = watched.get(key.node_kind)
-        if known is None or known.version != record.version:
-            watched[key.node_kind] = Watched(record.version, now)
+    for key in streams.records:
+        known, mark = watched.get(key.node_kind), streams.mark_of(key)
+        if known is None or known.mark != mark:
+            watched[key.node_kind] = Watched(mark, now)

@@ -5,9 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from trainguard.kernels.columns import Ints, Kind
-from trainguard.kernels.document import IdleEntry, StreamEntry
+from trainguard.kernels.document import StreamEntry
 from trainguard.kernels.durations import exact_sum
-from trainguard.kernels.entries import ActivityEntry, DeviceEntry, LaunchEntry, TemporalEntry
+from trainguard.kernels.entries import (
+    ActivityEntry,
+    DeviceEntry,
+    GpuIdleEntry,
+    IdleEntry,
+    LaunchEntry,
+    TemporalEntry,
+)
 from trainguard.kernels.gpu_devices import devices_of
 from trainguard.kernels.gpu_times import GpuTime, busy_shares
 from trainguard.kernels.intervals import Spans, merged
@@ -43,6 +50,14 @@ def mean_shares(gpus: Sequence[GpuTime], edges: Ints) -> list[float]:
 def idle_entry(idle: Idle) -> IdleEntry:
     """Return idle time for the document."""
     return IdleEntry(host_wait_ns=idle.host_wait, kernel_wait_ns=idle.kernel_wait, other_ns=idle.other)
+
+
+def gpu_idle(metrics: RankMetrics) -> GpuIdleEntry:
+    """Return the idle time of the GPU by cause."""
+    loader, host = metrics.loader_idle_ns, metrics.host_idle_ns
+    return GpuIdleEntry(
+        loader_ns=loader, host_ns=host, other_ns=metrics.window.length - metrics.busy_ns - loader - host
+    )
 
 
 def streams_entries(metrics: RankMetrics, most: int) -> list[StreamEntry]:

@@ -11,6 +11,8 @@ from trainguard.kernels.entries import (
     CriticalPathEntry,
     DeviceEntry,
     Durations,
+    GpuIdleEntry,
+    IdleEntry,
     LaunchEntry,
     OperatorEntry,
     PeaksEntry,
@@ -154,14 +156,6 @@ class AnnotationEntry(msgspec.Struct, frozen=True, kw_only=True):
     gpu_source: Literal["annotation", "kernels"] | None = None
 
 
-class IdleEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The gaps of all streams by cause: launched too late, the GPU's own (under 30 us), another one."""
-
-    host_wait_ns: int
-    kernel_wait_ns: int
-    other_ns: int
-
-
 class StreamEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A stream of a GPU.
 
@@ -281,6 +275,8 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
         ``xla`` is JAX or TensorFlow, where the profile does not say which; ``unknown`` of an export of Nsight Systems.
     collective_steps : list of CollectiveStepsEntry
         The eight collectives with most time, in the first 500 steps.
+    gpu_idle : GpuIdleEntry or None
+        Why the GPU is idle; ``idle`` says it of each stream.
     """
 
     trace: str
@@ -336,6 +332,7 @@ class RankProfile(msgspec.Struct, frozen=True, kw_only=True):
     critical_paths: list[CriticalPathEntry] = []
     framework: Literal["pytorch", "jax", "tensorflow", "xla", "unknown"] = "unknown"
     steps_left_out: int = 0
+    gpu_idle: GpuIdleEntry | None = None
 
 
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):

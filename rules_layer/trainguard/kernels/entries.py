@@ -5,6 +5,32 @@ from typing import Literal
 import msgspec
 
 
+class IdleEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The gaps of all streams by cause: launched too late, the GPU's own (under 30 us), another one."""
+
+    host_wait_ns: int
+    kernel_wait_ns: int
+    other_ns: int
+
+
+class GpuIdleEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Idle time of the GPU by cause, in nanoseconds; of several GPUs the means over those that count.
+
+    Attributes
+    ----------
+    loader_ns : int
+        The next work was not launched, as the host waited for the data loader.
+    host_ns : int
+        The next work was not launched for another reason: Python, operators, launching calls, synchronization.
+    other_ns : int
+        The next work was launched: latency, an event of another stream; or nobody knows when it was.
+    """
+
+    loader_ns: int
+    host_ns: int
+    other_ns: int
+
+
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """How often durations lie in bins of equal width.
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from trainguard.kernels.columns import Bools, Ints, Kind, Rows, Trace
 from trainguard.kernels.gpu_times import GpuTime, gpu_times, mean_ns
+from trainguard.kernels.idle_causes import IdleCauses, idle_causes
 from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
 from trainguard.kernels.streams import Idle, Stream, streams_of
 from trainguard.kernels.window import Window, find_operators, find_window
@@ -47,8 +48,9 @@ class RankMetrics:
 
     ``compute``, ``communication``, ``memory`` and ``busy`` are the stretches in which any GPU does this. The properties
     in nanoseconds are the means over the GPUs that count. ``operator`` and ``operator_id`` are those that launched a
-    GPU row, as `find_operators` returns them. Stretches of the host's calls and operators, of which there are most, are
-    found when they are asked for, and not kept.
+    GPU row, as `find_operators` returns them. ``loading`` is ``loader`` without calls of the runtime, ``sync_reach``
+    ``host_sync`` with 1 ms behind each call; ``causes`` are the gaps of each GPU that counts. Stretches of the host's
+    calls and operators, of which there are most, are found when they are asked for, and not kept.
     """
 
     trace: Trace
@@ -63,8 +65,11 @@ class RankMetrics:
     streams: Sequence[Stream]
     waiting_calls: Bools
     host_sync: Spans
+    sync_reach: Spans
     sync_idle_ns: int
     loader: Spans
+    loading: Spans
+    causes: Sequence[IdleCauses]
     operator: Ints
     operator_id: Ints
 
@@ -122,6 +127,16 @@ class RankMetrics:
         """Time in which a GPU only copies or sets memory."""
         return mean_ns(self.gpus, lambda gpu: gpu.exposed_memory_ns)
 
+    @property
+    def loader_idle_ns(self) -> int:
+        """Time in which a GPU is idle because the host waits for the data loader."""
+        return self._mean_idle(lambda causes: causes.loader)
+
+    @property
+    def host_idle_ns(self) -> int:
+        """Time in which a GPU is idle because the host has not launched its next work, and does not wait for data."""
+        return self._mean_idle(lambda causes: causes.host)
+
     def share(self, part_ns: float) -> float:
         """Return a part of the window as a share; 0 for a window of no length."""
         return part_ns / self.window.length if self.window.length else 0.0
@@ -138,8 +153,7 @@ class RankMetrics:
 
     def loader_alone(self) -> Spans:
         """Return when the host loads data, calls nothing of the runtime, and no GPU is busy."""
-        idle = difference(self.loader, self.busy)
-        return difference(idle, self._calls()) if len(idle.start) else idle
+        return difference(self.loading, self.busy)
 
     def host_busy(self) -> Spans:
         """Return when the host calls the runtime or runs an operator."""
@@ -148,6 +162,9 @@ class RankMetrics:
     def within(self, window: Window) -> "RankMetrics":
         """Return the metrics of the same trace in another window with the same launches."""
         return _metrics(self.trace, window, (self.operator, self.operator_id))
+
+    def _mean_idle(self, part: Callable[[IdleCauses], Spans]) -> int:
+        return sum(part(each).total for each in self.causes) // len(self.causes) if self.causes else 0
 
     def _calls(self) -> Spans:
         return _spans(self.trace.launches, self.window)
@@ -168,6 +185,9 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
     gpus = gpu_times(trace, window, in_window)
     waiting = _waiting_calls(trace, window)
     sync = clipped(merged(trace.launches.start[waiting], trace.launches.end[waiting]), window.start, window.end)
+    loader = _named(trace, _LOADERS, window)
+    busy = _of_any(gpus, lambda gpu: gpu.busy)
+    loading = difference(loader, _spans(trace.launches, window)) if len(loader.start) else loader
     reach = merged(sync.start, np.minimum(sync.end + SYNC_REACH_NS, window.end))
     return RankMetrics(
         trace=trace,
@@ -176,14 +196,17 @@ def _metrics(trace: Trace, window: Window, launched_by: tuple[Ints, Ints]) -> Ra
         compute=_of_any(gpus, lambda gpu: gpu.compute),
         communication=_of_any(gpus, lambda gpu: gpu.communication),
         memory=_of_any(gpus, lambda gpu: gpu.memory),
-        busy=_of_any(gpus, lambda gpu: gpu.busy),
+        busy=busy,
         gpus=gpus,
         delays=_delays(trace, window, in_window),
         streams=streams_of(trace, window, in_window),
         waiting_calls=waiting,
         host_sync=sync,
+        sync_reach=reach,
         sync_idle_ns=mean_ns(gpus, lambda gpu: difference(reach, gpu.busy).total),
-        loader=_named(trace, _LOADERS, window),
+        loader=loader,
+        loading=loading,
+        causes=[idle_causes(trace, window, gpu, loading) for gpu in gpus if gpu.counted],
         operator=launched_by[0],
         operator_id=launched_by[1],
     )

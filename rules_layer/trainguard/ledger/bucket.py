@@ -18,14 +18,14 @@ class Bucket(StrEnum):
     BROKEN = "broken"
     """From the onset on of a training that computes garbage: not finite, or diverged."""
 
+    COMPUTE = "compute"
+    """The GPU was busy: its utilization as a part of the second."""
+
     START_UP = "start_up"
     """Before the first work."""
 
     TAIL = "tail"
     """After the last work."""
-
-    COMPUTE = "compute"
-    """The GPU was busy: its utilization as a part of the second."""
 
     COMMUNICATION = "communication"
     """Collective operations that no computation covers; needs a kernel trace."""
@@ -52,5 +52,36 @@ class Bucket(StrEnum):
     """What is left."""
 
 
-PRODUCTIVE = frozenset({Bucket.COMPUTE})
-LOST = tuple(bucket for bucket in Bucket if bucket not in PRODUCTIVE)
+LOST_AT_WORK = (
+    Bucket.IDLE,
+    Bucket.UNEXPLAINED,
+    Bucket.HOST,
+    Bucket.DATA,
+    Bucket.PEERS,
+    Bucket.COMMUNICATION,
+    Bucket.CHECKPOINT,
+    Bucket.EVALUATION,
+)
+"""What low GPUs lose while the job works, whatever the reason: a finding without one takes from all of it."""
+
+ROWS = {bucket: row for row, bucket in enumerate(Bucket)}
+"""The row of each bucket in the arrays of a ledger."""
+
+BUCKET_WORDS = {
+    Bucket.NO_SAMPLES: "without samples",
+    Bucket.RESTART: "restarts",
+    Bucket.HANG: "hanging",
+    Bucket.BROKEN: "computing garbage",
+    Bucket.START_UP: "start-up",
+    Bucket.TAIL: "after the last work",
+    Bucket.COMPUTE: "compute",
+    Bucket.COMMUNICATION: "exposed communication",
+    Bucket.PEERS: "waiting for slower ranks",
+    Bucket.DATA: "waiting for batches",
+    Bucket.CHECKPOINT: "saving checkpoints",
+    Bucket.EVALUATION: "idle in evaluation",
+    Bucket.HOST: "waiting for the host",
+    Bucket.IDLE: "idle",
+    Bucket.UNEXPLAINED: "not explained",
+}
+"""What people read of a bucket."""

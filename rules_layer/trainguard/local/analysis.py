@@ -9,16 +9,19 @@ from typing import Protocol
 from trainguard.engine.plan import RulePlan
 from trainguard.families.installed import FAMILIES
 from trainguard.families.training.naming import scalar_names
+from trainguard.kernels.captures.keys import KERNELS
 from trainguard.local.engine import Evaluation, evaluate_profile
+from trainguard.local.kernels import EvaluatedKernels, evaluate_kernels
 from trainguard.local.pool import WorkerPool, workers_for
 from trainguard.local.profile import Profile
 from trainguard.local.timelines import TimelineListener, digest_profile, profile_axis
 from trainguard.local.training import EvaluatedTraining, evaluate_training
 from trainguard.local.training_digest import digest_training
-from trainguard.records import JobRecord
+from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.build import BuiltReport, build_report
-from trainguard.report.profiler_coverage import BAD_OBJECTS
+from trainguard.report.profiler_coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.report.training.digest import TrainingDigest
+from trainguard.sources.run import CUT
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import TimeAxis
 
@@ -50,20 +53,27 @@ class NoProgress:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedProfile:
-    """A job that was evaluated: its time lines by node where they were wanted, and its training where it saved any.
+    """A job that was evaluated: its time lines by node where they were wanted, its training and kernel traces if any.
 
-    ``shown`` is what a report shows of it.
+    ``shown`` is what a report shows of its training.
     """
 
     evaluation: Evaluation
     digests: tuple[NodeDigest, ...]
     training: EvaluatedTraining | None = None
     shown: TrainingDigest | None = None
+    kernels: EvaluatedKernels | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people have to know beside the verdicts, a sentence each."""
+        return tuple(note for part in (self.training, self.kernels) if part is not None for note in part.notes)
 
     def report(self) -> BuiltReport:
         """Build the report, of scope ``full`` where there are time lines."""
         done = self.evaluation
         built = build_report(done.job, done.records, now=time.time(), plan=done.plan, digests=self.digests)
+        built = built.without_kernel_files()
         return built if self.shown is None else built.with_training(self.shown)
 
 
@@ -93,22 +103,36 @@ def evaluated_profile(
         tap = TimelineListener(_axis(profile, known)) if timelines and profile.nodes else None
         evaluation = evaluate_profile(known, plan, profile, pool, progress.applied, tap=tap)
     digests = () if tap is None else tuple(tap.digests)
+    kernels = _kernels(evaluation.job, plan, profile)
+    evaluation = evaluation if kernels is None else _with_records(evaluation, kernels.record)
     if profile.training is None:
-        return EvaluatedProfile(_with_unread(evaluation, profile), digests)
+        return EvaluatedProfile(_with_unread(evaluation, profile), digests, kernels=kernels)
     training = evaluate_training(evaluation.job, plan, FAMILIES, profile.training)
-    *streams, own = evaluation.records
-    evaluation = _with_unread(replace(evaluation, records=(*streams, *training.records, own)), profile)
+    evaluation = _with_unread(_with_records(evaluation, *training.records), profile)
     shown = digest_training(profile.training, job.job, training, scalar_names(plan)) if timelines else None
-    return EvaluatedProfile(evaluation, digests, training, shown)
+    return EvaluatedProfile(evaluation, digests, training, shown, kernels)
+
+
+def _kernels(job: JobRecord, plan: RulePlan, profile: Profile) -> EvaluatedKernels | None:
+    """Evaluate the kernel traces, where there are some and a rule looks at them."""
+    wanted = profile.kernels is not None and plan.rules_of(KERNELS)
+    return evaluate_kernels(job, plan, profile.kernels) if wanted and profile.kernels is not None else None
+
+
+def _with_records(evaluation: Evaluation, *records: NodeRecord) -> Evaluation:
+    """Return an evaluation with more streams, before the job's own item."""
+    *streams, own = evaluation.records
+    return replace(evaluation, records=(*streams, *records, own))
 
 
 def _with_unread(evaluation: Evaluation, profile: Profile) -> Evaluation:
-    """Count what could not be read of the profile's source among the objects of its first stream."""
-    unread = sum(profile.unread.values())
-    if not unread:
+    """Count what could not be read of the profile's source at its first stream; a cut end of a file is no more."""
+    cut = profile.unread.get(CUT, 0)
+    unread = {UNREAD_PARTS: sum(profile.unread.values()) - cut, CUT_FILES: cut}
+    if not profile.unread:
         return evaluation
     first, *others = evaluation.records
-    counted = {**first.counters, BAD_OBJECTS: first.counters.get(BAD_OBJECTS, 0) + unread}
+    counted = {**first.counters, **{name: amount for name, amount in unread.items() if amount}}
     return replace(evaluation, records=(replace(first, counters=counted), *others))
 
 

@@ -19,7 +19,7 @@ from trainguard.local.rows import evaluation_rows
 from trainguard.local.sources import PROFILER_OUTPUT, RESULTS
 from trainguard.pricing.table import PriceTable
 from trainguard.records import OUTSIDE_ARN, JobRecord, RuleRow, Status
-from trainguard.report.profiler_coverage import BAD_OBJECTS
+from trainguard.report.profiler_coverage import BAD_OBJECTS, UNREAD_PARTS
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.tensors.debug.keys import FOLDER as DEBUG_OUTPUT
 
@@ -128,7 +128,7 @@ def evaluated_job(settings: FleetSettings, profile: Profile) -> JudgedJob:
     plan = FAMILIES.plan(described.job, prices=settings.prices)
     done = evaluated_profile(profile, described.job, plan, NoProgress(), timelines=False).evaluation
     rows = tuple(evaluation_rows(done, expires_at=0))
-    unread = sum(record.counters.get(BAD_OBJECTS, 0) for record in done.records)
+    unread = sum(record.counters.get(name, 0) for record in done.records for name in (BAD_OBJECTS, UNREAD_PARTS))
     active = not done.job.status.is_final
     return JudgedJob(profile.source.place, replace(done.job, active=active), rows, profile.link, unread)
 

@@ -5,10 +5,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trainguard.errors import NoProfileError
+from trainguard.local.kernel_files import find_traces, traces_below
 from trainguard.local.no_profile import NoProfile
 from trainguard.local.profile import Profile, empty_profile, read_profile
 from trainguard.local.recordings import RecordedRun, is_recording, recording_at
-from trainguard.local.sources import ProfileSource, open_folder, read_beside
+from trainguard.local.sources import PROFILER_OUTPUT, ProfileSource, open_folder, read_beside
 from trainguard.local.training_files import find_training
 
 if TYPE_CHECKING:
@@ -76,9 +77,11 @@ def _job_in_folder(place: str) -> Profile:
         if found is None:
             raise
         beside = partial(read_beside, found.job)
-        return empty_profile(NoProfile(str(found.place), found.job.resolve().name, beside), found.files)
+        empty = empty_profile(NoProfile(str(found.place), found.job.resolve().name, beside), found.files)
+        return replace(empty, kernels=find_traces(found.job))
     found = find_training(place, source.root)
-    return replace(read_profile(source), training=None if found is None else found.files)
+    job = source.root.resolve().parent if source.root.name == PROFILER_OUTPUT else source.root
+    return replace(read_profile(source), training=None if found is None else found.files, kernels=find_traces(job))
 
 
 def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
@@ -91,5 +94,11 @@ def _job_in_bucket(place: str, clients: "Clients | None") -> Profile:
         opened = open_training(place, clients)
         if opened is None:
             raise
-        return empty_profile(*opened)
-    return replace(read_profile(source), training=training_beside(source))
+        none, training = opened
+        return replace(
+            empty_profile(none, training),
+            kernels=traces_below(training.objects, training.bucket, training.root.folder[:-1]),
+        )
+    job = source.prefix.rstrip("/").rpartition("/")[0]
+    kernels = traces_below(source.objects, source.bucket, job) if job else None
+    return replace(read_profile(source), training=training_beside(source), kernels=kernels)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from trainguard.errors import ForeignKeyError, NoProfileError, ObjectMissingError
 from trainguard.layout import EndKey, ProfileRoot, hour_folder
@@ -25,6 +26,9 @@ from trainguard.telemetry.keys import (
     parse_trace_key,
     system_key,
 )
+
+if TYPE_CHECKING:
+    from trainguard.local.kernel_files import KernelFiles
 
 ANY_JOB = "profile"
 """The name of a job whose folder has no letter or digit in its name."""
@@ -65,6 +69,8 @@ class Profile:
         Whether the marks of the job's end are there.
     training : TrainingFiles or None
         What the job saved of its training, where somebody looked for it.
+    kernels : KernelFiles or None
+        Its kernel traces, where somebody looked for them.
     notes : tuple of str
         What people must know of where the profile comes from.
     unread : mapping of str to int
@@ -81,6 +87,7 @@ class Profile:
     foreign: tuple[str, ...]
     ended: bool
     training: TrainingFiles | None = None
+    kernels: "KernelFiles | None" = None
     notes: tuple[str, ...] = ()
     unread: Mapping[str, int] = field(default_factory=dict)
     link: str | None = None

@@ -1,6 +1,7 @@
 """The rows of a job that was evaluated at once: those that the deployed stack leaves at the job's end."""
 
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
+from trainguard.engine.diagnosis.case import case_of
+from trainguard.engine.diagnosis.diagnosis import diagnose
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.summary import job_rows
@@ -19,7 +20,7 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
     job, plan = evaluation.job, evaluation.plan
     streams = FAMILIES.open(job.job, plan, evaluation.records)
     rows = [row for key in streams.records for row in _node_rows(evaluation, streams, key, expires_at)]
-    verdicts, _ = job_verdicts(job, plan, streams)
+    case, _ = case_of(job, plan, streams)
     context = RowContext(
         job=job.job,
         node=None,
@@ -28,9 +29,10 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
         counters=streams.counters,
         last_fault=streams.last_fault,
         expires_at=expires_at,
-        account=account_of(job, plan, streams),
+        account=case.account,
+        ledger=lambda: case.ledger,
     )
-    return [*rows, *job_rows(context, verdicts)]
+    return [*rows, *job_rows(context, case, diagnose(case))]
 
 
 def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expires_at: int) -> list[RuleRow]:
@@ -44,7 +46,8 @@ def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expi
         counters=streams.records[key].counters,
         last_fault=stream.state.last_fault,
         expires_at=expires_at,
-        account=Account(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices),
+        account=(account := Account(job.instance_type, job.started_at, stream.state.watermark_s, 1, plan.prices)),
+        ledger=lambda: stream.ledger(account),
     )
     verdicts = [final(verdict, context.watermark_s) for verdict in stream.verdicts(closed=True)]
     return [rule_row(context, verdict) for verdict in verdicts]

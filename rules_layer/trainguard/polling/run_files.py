@@ -16,8 +16,7 @@ from trainguard.polling.delivery import Place, between, deliver, deliver_end
 from trainguard.polling.poll import MINUTE_S
 from trainguard.polling.status import PollStatus, read_status, status_key, write_status
 from trainguard.ports import Journal, ProfileObjects
-from trainguard.sources.run import SourceRun
-from trainguard.sources.wandb.log_file import CUT
+from trainguard.sources.run import CUT, SourceRun
 from trainguard.sources.wandb.run_file import read_run_file
 
 MAX_FILE_BYTES = 96 * 1024 * 1024

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from trainguard.engine.diagnosis.text import counted_rules, sentences_of
 from trainguard.engine.family import Families
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.profiler_report import sentence
 from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Bill
 from trainguard.records import JobRecord, NodeRecord
 from trainguard.report.annotations import marks, unmarked
 from trainguard.report.captures.build import kernel_report
 from trainguard.report.coverage import coverage
-from trainguard.report.document import FindingEntry, Report, Scope, Spending
+from trainguard.report.document import FindingEntry, Report, Scope, Spending, Verdict
 from trainguard.report.evaluated_job import EvaluatedJob, evaluate_job
 from trainguard.report.finding_entries import finding_entry
 from trainguard.report.gpu_counts import gpu_remarks
@@ -25,12 +25,14 @@ from trainguard.report.rule_entries import rule_entries
 from trainguard.report.training.build import training_report
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.report.training.fires import RuleFires, rule_fires
-from trainguard.report.verdict import verdict_of
 from trainguard.rules.units import counted
 from trainguard.timeline.build import build_timelines
 from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import Timelines
 from trainguard.timestamps import iso_time
+
+MOST_NODES = 512
+"""The ledger is given node by node of so many nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,13 @@ class BuiltReport:
         """Return the report, of scope ``full``, with what the job's tensors and scalars show."""
         training = training_report(digest, self.fires)
         return replace(self, report=msgspec.structs.replace(self.report, scope="full", training=training))
+
+    def without_kernel_files(self) -> "BuiltReport":
+        """Return the report of a job whose ``kernels.html`` and ``kernels.json`` nobody wrote beside it."""
+        if self.report.kernels is None:
+            return self
+        kernels = msgspec.structs.replace(self.report.kernels, page=None, document=None)
+        return replace(self, report=msgspec.structs.replace(self.report, kernels=kernels))
 
 
 def build_report(
@@ -87,18 +96,21 @@ def build_report(
     """
     judged = evaluate_job(job, families.plan(job) if plan is None else plan, records, families)
     scope: Scope = "full" if digests else "state"
-    verdict = verdict_of(judged)
-    findings = [finding_entry(finding, judged.account.nodes) for finding in judged.findings]
+    verdict = _verdict(judged)
+    findings = [finding_entry(finding, judged) for finding in judged.findings]
     report = Report(
         generated_at=iso_time(now),
         scope=scope,
         final=judged.final,
         healthy=verdict.level == "healthy",
         verdict=verdict,
-        summary=sentence(judged.verdicts, judged.findings),
+        summary=f"{verdict.health} {counted_rules(judged, judged.diagnosis.judged)}",
         fired=[each.rule for each in judged.verdicts if each.history.times_fired],
         findings=findings,
         cost=_spending(judged),
+        ledger=list(judged.diagnosis.ledger),
+        ledger_by_node=judged.ledger.by_node()[:MOST_NODES],
+        goodput=judged.ledger.goodput,
         job=job_summary(judged),
         coverage=coverage(judged),
         not_collected=not_collected(judged, scope, missing),
@@ -107,6 +119,24 @@ def build_report(
         timelines=_timelines(judged, findings, digests, missing) if digests else None,
     )
     return BuiltReport(report, managed_files(judged.verdicts, judged.plan), rule_fires(judged))
+
+
+def _verdict(judged: EvaluatedJob) -> Verdict:
+    found, words = judged.diagnosis, sentences_of(judged, judged.diagnosis)
+    bill = judged.account.bill()
+    share = None if not found.judged.profiled else found.lost_share
+    return Verdict(
+        health=words.health,
+        change=words.change,
+        cost=words.cost,
+        level=found.level,
+        rule=None if found.root is None else found.root.rule,
+        wasted_share=share,
+        lost=round(share * bill.spent, 2) if share is not None and isinstance(bill, Bill) else None,
+        causes=[each.rule for each in found.causes],
+        judged=list(found.judged.judged),
+        not_judged=list(found.judged.vetoes),
+    )
 
 
 def _timelines(

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from trainguard.engine.diagnosis.diagnosis import Level
 from trainguard.finding import EpisodeEntry, Fact
+from trainguard.ledger.document import LedgerEntry, NodeLedgerEntries
 from trainguard.report.captures.document import KernelReport
 from trainguard.report.training.document import TrainingReport
 from trainguard.timeline.series import Timelines
@@ -16,7 +18,6 @@ from trainguard.timeline.series import Timelines
 SCHEMA_VERSION: Literal["2"] = "2"
 
 Scope = Literal["state", "full"]
-Level = Literal["healthy", "attention", "unhealthy", "unknown"]
 Parameter = bool | float | int | str | list[str | float | int] | None
 
 
@@ -26,14 +27,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     level : {"healthy", "attention", "unhealthy", "unknown"}
-        The first sentence in a word. ``healthy`` only when all rules that apply have judged all nodes and none has
-        fired; ``attention`` for what is small, over or a risk; ``unknown`` while something was not judged.
+        The first sentence in a word. ``healthy`` only where enough was judged, nothing was found, and no sizeable time
+        is lost without a reason; ``attention`` for what is small, over or a risk; ``unknown`` where too little was
+        judged.
     rule : str or None
-        The rule whose finding is the thing to change.
+        The rule whose finding is the thing to change first.
     wasted_share : float or None
-        Share, 0 to 1, of the paid time of all nodes that the finding and what it explains have cost.
+        Share, 0 to 1, of the paid GPU time that was no compute, as the ledger has it.
     lost : float or None
         The same in money, in the currency of the report's ``cost``.
+    causes : list of str
+        The rules whose findings nothing explains, in the order of what they cost.
+    judged, not_judged : list of str
+        The rules that have judged the job, and those that have not and could have found something.
     """
 
     health: str
@@ -43,6 +49,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     wasted_share: float | None = None
     lost: float | None = None
+    causes: list[str] = msgspec.field(default_factory=list)
+    judged: list[str] = msgspec.field(default_factory=list)
+    not_judged: list[str] = msgspec.field(default_factory=list)
 
 
 class Money(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,6 +251,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         What the newest capture of kernel traces shows; None before one was judged.
     training : TrainingReport or None
         What the job's tensors and scalars show; None of a job without them, and in scope ``state``.
+    ledger : list of LedgerEntry
+        Where the paid GPU time went: each GPU-second in one bucket; empty where no GPU is known.
+    ledger_by_node : list of NodeLedgerEntries
+        The same of each node, of 512 at most.
+    goodput : float or None
+        Share, 0 to 1, of the paid GPU time that was compute in steps that counted.
     timelines : Timelines or None
         None in scope ``state``, and of a job without a profile.
     """
@@ -260,6 +275,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     coverage: list[NodeCoverage]
     not_collected: list[NotCollected]
     rules: list[RuleEntry]
+    ledger: list[LedgerEntry] = msgspec.field(default_factory=list)
+    ledger_by_node: list[NodeLedgerEntries] = msgspec.field(default_factory=list)
+    goodput: float | None = None
     kernels: KernelReport | None = None
     training: TrainingReport | None = None
     timelines: Timelines | None = None

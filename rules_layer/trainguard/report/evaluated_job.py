@@ -1,50 +1,39 @@
 """A job that was judged from its items: what every part of a report is written from."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 
+from trainguard.engine.diagnosis.case import Case, case_of
+from trainguard.engine.diagnosis.diagnosis import Diagnosis, diagnose
 from trainguard.engine.family import Families
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, unit_verdicts
+from trainguard.engine.jobs.job_verdicts import unit_verdicts
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.job_streams import JobStreams
-from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
-from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeRecord
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedJob:
-    """A job, its streams, and what the rules say of them.
+@dataclass(frozen=True)
+class EvaluatedJob(Case):
+    """A job, its streams, what the rules say of them, and its diagnosis.
 
-    ``by_node`` holds the nodes' own verdicts by rule and node; ``findings`` are ranked; ``account`` is of all nodes.
+    ``by_node`` holds the nodes' own verdicts by rule and node.
     """
 
-    job: JobRecord
-    plan: RulePlan
-    streams: JobStreams
-    verdicts: Sequence[Verdict]
-    by_node: Mapping[str, Mapping[str, Verdict]]
-    findings: Sequence[RankedFinding]
-    account: Account
+    by_node: Mapping[str, Mapping[str, Verdict]] = field(default_factory=dict)
     families: Families = FAMILIES
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """What is wrong with the job."""
+        return diagnose(self)
 
     @property
     def profiler(self) -> ProfilerStreams:
         """The streams of the profiler family."""
         return ProfilerStreams.of(self.streams)
-
-    @property
-    def final(self) -> bool:
-        """Whether the job has ended and all of it was judged."""
-        return self.job.closing and self.streams.closed
-
-    @property
-    def ended(self) -> bool:
-        """Whether the job runs no more."""
-        return self.final or self.job.status.is_final
 
     @property
     def started_at(self) -> float | None:
@@ -95,25 +84,12 @@ class EvaluatedJob:
         """Nodes of which framework events were read."""
         return sorted(node for node, stream in self.profiler.framework.items() if stream.state.watermark_s is not None)
 
-    def verdict_of(self, rule: str) -> Verdict | None:
-        """Return the job's verdict of a rule."""
-        return next((verdict for verdict in self.verdicts if verdict.rule == rule), None)
-
 
 def evaluate_job(
     job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], families: Families = FAMILIES
 ) -> EvaluatedJob:
     """Judge a job from its items; raises StateCodecError when one of them cannot be decoded."""
     streams = families.open(job.job, plan, records)
-    verdicts, _ = job_verdicts(job, plan, streams)
-    account = account_of(job, plan, streams)
-    return EvaluatedJob(
-        job=job,
-        plan=plan,
-        streams=streams,
-        verdicts=tuple(verdicts),
-        by_node=unit_verdicts(streams),
-        findings=tuple(rank_findings(verdicts, account)),
-        account=account,
-        families=families,
-    )
+    case, _ = case_of(job, plan, streams)
+    known = {each.name: getattr(case, each.name) for each in fields(case)}
+    return EvaluatedJob(**known, by_node=unit_verdicts(streams), families=families)

@@ -3,7 +3,6 @@
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
 from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.framework_stream import MICROSECONDS
@@ -11,44 +10,15 @@ from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState
-from trainguard.rules.low_gpu_output import LEFT_OUT_SHARE
 from trainguard.rules.step_series import StepsState
 from trainguard.rules.system_usage import UsageState
-from trainguard.state.usage_counts import PERCENT_BINS
 
 S = TypeVar("S", bound=msgspec.Struct)
-LOW_USE = 50.0
 
 
 def usage(judged: EvaluatedJob) -> dict[str, UsageState]:
     """Return what was counted of each node's use."""
     return _states(judged, UsageState)
-
-
-def gpu_use(judged: EvaluatedJob) -> float | None:
-    """Return the mean utilization of all GPUs over all points, start-up, pauses and tail included, in percent."""
-    busy = total = 0.0
-    for node, state in usage(judged).items():
-        counts = state.percents.get("GPU")
-        if counts is not None:
-            table = counts.table() * len(judged.profiler.system[node].state.gpu_names)
-            busy += float(table @ np.arange(PERCENT_BINS))
-            total += float(table.sum())
-    return busy / total if total else None
-
-
-def left_out(judged: EvaluatedJob) -> float | None:
-    """Return the share, 0 to 1, of the nodes' points that were left out as pauses, where that is much of them."""
-    kept = [stream.state.kept for stream in judged.profiler.system.values()]
-    paused = sum(each.idle_time.paused for each in kept)
-    points = paused + sum(each.kept_total for each in kept)
-    return paused / points if paused and paused >= LEFT_OUT_SHARE * points else None
-
-
-def low_use(judged: EvaluatedJob) -> float | None:
-    """Return the mean utilization of all GPUs, percent, where they did less than half of what they could."""
-    use = gpu_use(judged)
-    return use if use is not None and use < LOW_USE else None
 
 
 def first_step_at(judged: EvaluatedJob) -> float | None:
@@ -63,19 +33,6 @@ def last_step_end(judged: EvaluatedJob) -> float | None:
     return max(ends_us) / MICROSECONDS if ends_us else None
 
 
-def share_between_steps(judged: EvaluatedJob) -> float | None:
-    """Return the share, 0 to 1, of all processes' training loops in which none of their steps ran.
-
-    Of a job that was interrupted it is not known: its loops go on while there is no instance.
-    """
-    if judged.account.unpaid_s:
-        return None
-    states = _states(judged, FrameworkTimeState).values()
-    loops = [loop for state in states for loop in state.loops]
-    wall_us = sum(loop.wall_us for loop in loops)
-    return sum(loop.others_us for loop in loops) / wall_us if wall_us else None
-
-
 def steps(judged: EvaluatedJob) -> int | None:
     """Return how many steps all processes took in all modes; None also where only one mode's were counted."""
     rule = judged.plan.rule_of_state(StepsState)
@@ -83,7 +40,7 @@ def steps(judged: EvaluatedJob) -> int | None:
     if parameters is None or getattr(parameters, "mode", None) not in {None, "None"}:
         return None
     states = _states(judged, StepsState).values()
-    counted = (each.steps_not_judged + sum(s.steps + s.dropped for s in each.series) for each in states)
+    counted = (each.steps_not_judged + sum(s.seen + s.dropped for s in each.series) for each in states)
     return sum(counted) or None
 
 
@@ -103,7 +60,7 @@ def has_loader_events(judged: EvaluatedJob) -> bool | None:
     states = []
     for node in judged.framework_nodes:
         try:
-            states.append(judged.profiler.framework[node].collected(rule))
+            states.append(judged.profiler.framework[node].state_of(rule))
         except RuleFailedError:
             return None  # the rule is in error, and its row says so
     loads = [each for each in states if isinstance(each, LoaderState)]

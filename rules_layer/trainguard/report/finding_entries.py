@@ -4,28 +4,29 @@ from msgspec.structs import replace
 
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.finding import EpisodeEntry, finding_fields
-from trainguard.pricing.cost import Cost
-from trainguard.report.causes import wasted_share
+from trainguard.pricing.cost import Bill
 from trainguard.report.document import FindingEntry, Money
+from trainguard.report.evaluated_job import EvaluatedJob
 
 MOST_NAMES = 512
 """Of the nodes, and of the GPUs, of an episode: one that goes on has all of a job's."""
 
 
-def finding_entry(ranked: RankedFinding, all_nodes: int) -> FindingEntry:
-    """Return a finding's entry; ``all_nodes`` is how many nodes the job has."""
+def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
+    """Return the entry of a finding of a job."""
     affected, of = ranked.nodes
     of_finding = finding_fields(ranked.finding)
     said = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
     episodes: list[EpisodeEntry] = said["episodes"]
     said["episodes"] = [replace(each, nodes=each.nodes[:MOST_NAMES], gpus=each.gpus[:MOST_NAMES]) for each in episodes]
-    said["cost"] = None if ranked.loss is None else _money(ranked.loss)
+    said["facts"] = list(ranked.finding.facts)
+    said["cost"] = _money(ranked, judged)
     return FindingEntry(
         **said,
         score=round(ranked.score, 1),
         ongoing=ranked.ongoing,
         affected_share=ranked.affected_share,
-        wasted_share=wasted_share(ranked, all_nodes),
+        wasted_share=ranked.wasted_share,
         worst=ranked.worst,
         nodes_affected=affected,
         nodes=of,
@@ -37,5 +38,10 @@ def finding_entry(ranked: RankedFinding, all_nodes: int) -> FindingEntry:
     )
 
 
-def _money(cost: Cost) -> Money:
-    return Money(lost=round(cost.lost, 2), spent=round(cost.spent, 2), currency=cost.currency, sentence=str(cost))
+def _money(ranked: RankedFinding, judged: EvaluatedJob) -> Money | None:
+    bill, loss = judged.account.bill(), ranked.loss
+    if loss is None or loss.usd is None or ranked.finding.cost is None or not isinstance(bill, Bill):
+        return None
+    return Money(
+        lost=round(loss.usd, 2), spent=round(bill.spent, 2), currency=bill.currency, sentence=ranked.finding.cost
+    )

@@ -8,7 +8,7 @@ from trainguard.finding import Severity, severity_rank
 from trainguard.pricing.cost import HOUR_S, Account, Bill
 from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
+from trainguard.rules.ledger_text import lost_share_of
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.stores import StoredRow
 
@@ -81,16 +81,8 @@ class JobFacts:
 
     @cached_property
     def wasted_share(self) -> float | None:
-        """What its most wasteful finding cost of the paid time, 0 to 1; findings overlap, so they are not added up.
-
-        Without a finding that is nothing, where the use of the GPUs was judged, and not known where it was not.
-        """
-        said = [row.wasted_percent for row in self.fired if row.wasted_percent is not None]
-        if said:
-            return max(said) / 100.0
-        low = self.rules.get(LOW_GPU.name)
-        is_known = low is not None and low.status is Status.OK
-        return 0.0 if self.judged and is_known and not self.fired else None
+        """The share, 0 to 1, of the paid GPU time that was no compute; None where the job's row has no ledger."""
+        return None if self.report is None else lost_share_of(self.report.finding.facts)
 
     @cached_property
     def spent(self) -> float | None:
@@ -106,7 +98,7 @@ class JobFacts:
 
     @property
     def lost(self) -> float | None:
-        """What the most wasteful finding has cost."""
+        """What the paid GPU time that was no compute has cost."""
         return None if self.spent is None or self.wasted_share is None else self.spent * self.wasted_share
 
     @property
@@ -120,7 +112,7 @@ class JobFacts:
 
     @property
     def wasted_hours(self) -> float | None:
-        """Instance hours that the most wasteful finding cost."""
+        """Instance hours that were no compute."""
         return None if self.hours is None or self.wasted_share is None else self.hours * self.wasted_share
 
 

@@ -3,8 +3,7 @@
 from collections import defaultdict
 
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import listed
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 
 
 def gpus_of_type(judged: EvaluatedJob) -> int | None:

@@ -7,12 +7,10 @@ from trainguard.pricing.table import PriceTable, packaged_prices
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.report.fleet_facts import JobFacts
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo
-from trainguard.report.phrasing import listed
-from trainguard.rules.low_gpu_held_output import HELD_TIME
-from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
 from trainguard.rules.registry import spec_of
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 from trainguard.stores import Jobs, RuleStates, StoredRow
 from trainguard.timestamps import iso_time
 
@@ -22,6 +20,9 @@ STALE_S = 900.0
 SURE_AFTER_S = 1_800.0
 MINUTES_AN_HOUR = 60.0
 _IDLE = frozenset({IDLE_TIME.what, QUIET_MEAN.what, HELD_TIME.what})
+UNKNOWN, ATTENTION = "unknown", "attention"
+"""Levels of a diagnosis without findings: too little was judged, and much time is lost without a reason."""
+
 _PENDING = frozenset({Status.WARMING_UP, Status.WAITING_FOR_DATA})
 _BLIND = _PENDING | {Status.DISABLED}
 LACKING_SHARE = 0.05
@@ -86,8 +87,8 @@ def verdict_of(
         active=record.active,
         evaluated_through=None if facts.watermark_s is None else iso_time(facts.watermark_s),
         rules=[row.rule for row in open_rows],
-        wasted_share=None if first is None or first.wasted_percent is None else first.wasted_percent / 100.0,
-        lost=None if first is None else _cents(facts.lost_by(first)),
+        wasted_share=facts.wasted_share,
+        lost=_cents(facts.lost),
         spent=_cents(facts.spent),
         currency=None if facts.spent is None else (prices or packaged_prices()).currency,
         advice=None if first is None else first.finding.advice,
@@ -128,7 +129,14 @@ class _Findings:
         if not self.open and self._lacks_much:
             said = counted(self._lost_objects, "object")
             return f"{said} of the profile could not be read, or never came, and the others show nothing wrong."
-        return None if self.open else self._why_blind()
+        if self.open or self.level != UNKNOWN:
+            return None if self.open else self._why_blind()
+        return None if facts.report is None else facts.report.finding.reason
+
+    @property
+    def level(self) -> str:
+        """The level of the job's diagnosis."""
+        return "" if self.facts.report is None else self.facts.report.finding.finding_kind
 
     def _why_blind(self) -> str | None:
         """Say why nobody knows whether the GPUs work; None where that was judged, or there is nothing to judge."""
@@ -156,7 +164,7 @@ class _Findings:
     @property
     def verdict(self) -> Verdict:
         if not self.open:
-            return Verdict.HEALTHY
+            return Verdict.WASTED if self.level == ATTENTION else Verdict.HEALTHY
         if self.record.active and self._all_idle:
             return Verdict.IDLE
         return Verdict.WASTED if any(row.wasted_percent for row in self.open) else Verdict.AT_RISK

@@ -63,7 +63,7 @@ class JobVerdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     rules : list of str
         The rules whose condition holds, what wastes most first.
     wasted_share : float or None
-        Share of the paid time until now that the worst of them wasted, 0 to 1.
+        Share of the paid GPU time until now that was no compute, 0 to 1.
     lost, spent : float or None
         Money, in ``currency``; None where no price is known.
     advice : str or None

@@ -6,12 +6,11 @@ from trainguard.pricing.cost import Unpriced
 from trainguard.report.document import NotCollected, Scope
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.facts import first_step_at, has_loader_events, has_operators, usage
-from trainguard.report.phrasing import clause, listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.system_usage import METRICS
-from trainguard.rules.units import counted, show_duration
+from trainguard.rules.units import clause, counted, listed, show_duration
 from trainguard.rules.windowing import PatienceParameters
 
 LONG_INTERVAL_S = 5.0

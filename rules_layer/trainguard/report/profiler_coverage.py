@@ -11,12 +11,14 @@ from trainguard.finding import clock_times
 from trainguard.records import FIRST_FAMILY, NodeRecord
 from trainguard.report.document import NodeCoverage
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import listed, show_share, shown_time
-from trainguard.rules.units import counted, show_duration
+from trainguard.report.phrasing import shown_time
+from trainguard.rules.units import counted, listed, show_duration, show_share
 from trainguard.timestamps import iso_time
 
 STREAMS: Mapping[str, str] = {"system": "system metrics", "framework": "framework events"}
 BAD_OBJECTS = "bad_objects"
+UNREAD_PARTS, CUT_FILES = "unread_parts", "files_cut"
+"""What could not be read of another tool's files, and how many of them end inside a record, as a killed job's do."""
 
 LACKING_SHARE = 0.05
 """A fault could hide where so much of a node's time has no samples: nobody may call its job healthy."""
@@ -38,15 +40,18 @@ class Minutes:
 
 
 def minutes_of(record: NodeRecord, judged: EvaluatedJob) -> Minutes:
-    """Count a system stream's minutes; objects that could not be read, and the lack of samples, count alike."""
-    last, first_at = (
-        record.cursors.get(MINUTE_PARTITION),
-        (kept := judged.profiler.system[record.key.node].state.kept).first_sample_at,
-    )
+    """Count a system stream's minutes from its first sample on; what is lost is the time without samples.
+
+    An object that could not be read is known by that, too. One at the end may be cut, and holds less than a minute.
+    """
+    state = judged.profiler.system[record.key.node].state
+    last, first_at = record.cursors.get(MINUTE_PARTITION), state.kept.first_sample_at
     if last is None or first_at is None:
         return Minutes(0, 0)
     expected = max((last - int(first_at // MINUTE_S) * MINUTE_S) // MINUTE_S + 1, 1)
-    lost = max(record.counters.get("gaps", 0) + record.counters.get(BAD_OBJECTS, 0), kept.missing_s / MINUTE_S)
+    ended_at = first_at if state.watermark_s is None else state.watermark_s
+    tail = max((last - ended_at) / MINUTE_S, 0.0)
+    lost = state.kept.missing_s / MINUTE_S + (tail if tail > 1.0 else 0.0)
     return Minutes(max(expected - lost, 0.0), expected)
 
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
+from trainguard.engine.diagnosis.text import smaller_instance
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.errors import RuleLoadError
 from trainguard.records import Status
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import clause
-from trainguard.report.verdict import smaller_instance
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
-from trainguard.rules.units import show_duration
+from trainguard.rules.units import clause, show_duration
 from trainguard.rules.windowing import PatienceParameters
 
 

@@ -5,7 +5,7 @@ and by the means alone: a GPU that idles four tenths of its time has most of its
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -32,12 +32,17 @@ SURE = 4.0
 
 
 class Block(msgspec.Struct, array_like=True):
-    """A stretch of a node: its number since the epoch, points and sum (percent) of each GPU, all squares' sum."""
+    """A stretch of a node: its number since the epoch, points and sum (percent) of each GPU, all squares' sum.
+
+    ``first`` and ``last`` are the times of its first and last point, epoch seconds.
+    """
 
     number: int
     points: list[int]
     sums: list[int]
     squares: int = 0
+    first: float = 0.0
+    last: float = 0.0
 
 
 class BalanceWindow(msgspec.Struct, array_like=True):
@@ -46,6 +51,8 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     ``since`` is when the imbalance of now began, epoch seconds; ``lost`` is what was lost while one held, in hundredths
     of a percent of the node's GPUs, summed over points, ``seen`` in how many of the ``judged`` points one held.
     ``fine`` are the newest stretches of three minutes, ``counted_to`` is up to when ``lost`` is counted, epoch seconds.
+    ``every`` are the blocks with all samples after start-up, those of pauses included. ``began`` is the time of the
+    first kept point of all.
     """
 
     blocks: list[Block] = msgspec.field(default_factory=list)
@@ -55,9 +62,34 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     judged: int = 0
     fine: list[Block] = msgspec.field(default_factory=list)
     counted_to: float | None = None
+    every: list[Block] = msgspec.field(default_factory=list)
+    began: float | None = None
+
+    def add_all(self, times: FloatArray, utilization: FloatArray) -> None:
+        """Add samples whether they are kept or not: float64[T], float64[T, G].
+
+        Those after the newest kept point wait for more work; as many blocks of them are held as of the others.
+        """
+        self.every = _with_points(self.every, times, utilization, (BLOCK_S, 0), squares=False)
+        kept = self.blocks[-1].number if self.blocks else -1
+        newest = self.every[-1].number if self.every else 0
+        self.every = [
+            each
+            for each in self.every
+            if each.number > newest - BLOCKS or (self.blocks and self.blocks[0].number <= each.number <= kept)
+        ]
+
+    @property
+    def overall(self) -> "Overall | None":
+        """All samples of the window, from its first block to that of the newest kept point; None without any."""
+        if not self.blocks:
+            return None
+        return Overall.of([self.every], self.blocks[0].number, self.blocks[-1].number)
 
     def add(self, times: FloatArray, utilization: FloatArray) -> None:
         """Add kept points: float64[T], float64[T, G]."""
+        if self.began is None and times.size:
+            self.began = float(times[0])
         self.blocks = _with_points(self.blocks, times, utilization, (BLOCK_S, BLOCKS), squares=True)
         self.fine = _with_points(self.fine, times, utilization, (FINE_S, FINE_BLOCKS), squares=False)
 
@@ -66,7 +98,8 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         gpus = self._gpus
         points, sums = _table(self.blocks, gpus)
         fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))
-        return Gaps.of([each.number for each in self.blocks], points, sums, (self.variance, interval_s), fine)
+        gaps = Gaps.of([each.number for each in self.blocks], points, sums, (self.variance, interval_s), fine)
+        return replace(gaps, span=_span(self.blocks), overall=self.overall)
 
     @property
     def _gpus(self) -> int:
@@ -105,7 +138,10 @@ def gaps_across(windows: Sequence[BalanceWindow], interval_s: float) -> "Gaps":
     numbers, points, sums = _pooled([window.blocks for window in windows], BLOCKS)
     fine = FineMeans.of(*_pooled([window.fine for window in windows], FINE_BLOCKS))
     variance = max((window.variance for window in windows), default=0.0)
-    return Gaps.of(numbers, points, sums, (variance, interval_s), fine)
+    gaps = Gaps.of(numbers, points, sums, (variance, interval_s), fine)
+    overall = Overall.of([window.every for window in windows], numbers[0], numbers[-1]) if numbers else None
+    every = [block for window in windows for block in window.blocks if block.number in numbers]
+    return replace(gaps, span=_span(every), overall=overall)
 
 
 def _pooled(windows: Sequence[Sequence[Block]], newest: int) -> tuple[list[int], FloatArray, FloatArray]:
@@ -125,18 +161,24 @@ def _pooled(windows: Sequence[Sequence[Block]], newest: int) -> tuple[list[int],
 def _with_points(
     blocks: list[Block], times: FloatArray, utilization: FloatArray, kept: tuple[float, int], *, squares: bool
 ) -> list[Block]:
-    """Add kept points to blocks of so many seconds, and keep so many of the newest."""
+    """Add points to blocks of so many seconds, and keep so many of the newest; all of them where that is 0."""
     length_s, most = kept
     numbers = np.floor(times / length_s).astype(np.int64)
     for number in np.unique(numbers).tolist():
         values = utilization[numbers == number]
         if not blocks or blocks[-1].number < number:
-            blocks.append(Block(number, [], []))
-        block = blocks[-1]
+            blocks.append(Block(number, [], [], first=float(times[numbers == number].min())))
+        block = next(each for each in reversed(blocks) if each.number <= number)
+        block.last = max(block.last, float(times[numbers == number].max()))
         block.points = _added(block.points, np.count_nonzero(~np.isnan(values), axis=0).astype(np.int64))
         block.sums = _added(block.sums, np.rint(np.nansum(values, axis=0)).astype(np.int64))
         block.squares += round(float(np.nansum(values**2))) if squares else 0
-    return [each for each in blocks if each.number > blocks[-1].number - most]
+    return [each for each in blocks if not most or each.number > blocks[-1].number - most]
+
+
+def _span(blocks: Sequence[Block]) -> tuple[float, float]:
+    """Return the times of the first and the last point of blocks, epoch seconds."""
+    return min((each.first for each in blocks), default=0.0), max((each.last for each in blocks), default=0.0)
 
 
 def _table(blocks: Sequence[Block], gpus: int) -> tuple[FloatArray, FloatArray]:
@@ -147,6 +189,27 @@ def _table(blocks: Sequence[Block], gpus: int) -> tuple[FloatArray, FloatArray]:
     ]
     points, sums = (column.reshape(len(blocks), gpus) for column in columns)
     return points, sums
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """Means of N sides over all samples from ``start`` to ``end``, epoch seconds: float64[N], percent, NaN without."""
+
+    start: float
+    end: float
+    means: FloatArray
+
+    @classmethod
+    def of(cls, sides: Sequence[Sequence[Block]], first: int, last: int) -> "Overall | None":
+        """Take the blocks from one number to another: of one node its GPUs, of several each node as a whole."""
+        chosen = [[each for each in blocks if first <= each.number <= last] for blocks in sides]
+        if not any(chosen):
+            return None
+        gpus = max(len(each.points) for blocks in chosen for each in blocks)
+        tables = [[column.sum(axis=0) for column in _table(blocks, gpus)] for blocks in chosen]
+        points, sums = (np.stack(columns) for columns in zip(*tables, strict=True))
+        means = _over(sums[0], points[0]) if len(sides) == 1 else _over(sums.sum(axis=1), points.sum(axis=1))
+        return cls(*_span([each for blocks in chosen for each in blocks]), means)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +233,8 @@ class Gaps:
         When the imbalance began, epoch seconds, as far as the window goes back.
     reaches : bool
         Whether it held from the window's first block on, and so may have begun before.
-    minutes : int
-        How far the window goes back: 60 minutes once it is full.
+    full : bool
+        Whether the window is full, and what was before it unknown.
     numbers : tuple of int
         The blocks, since the epoch.
     by_block : float64[B, N]
@@ -180,6 +243,10 @@ class Gaps:
         Means by three minutes.
     variance : float
         Variance of one side's points, percent squared.
+    span : (float, float)
+        When the first and the last point of the window were taken, epoch seconds.
+    overall : Overall or None
+        The means over all samples of that time, pauses included.
     """
 
     points: FloatArray
@@ -190,11 +257,13 @@ class Gaps:
     busiest: int
     since: float | None
     reaches: bool
-    minutes: int
+    full: bool
     numbers: tuple[int, ...]
     by_block: FloatArray
     fine: FineMeans
     variance: float
+    span: tuple[float, float] = (0.0, 0.0)
+    overall: Overall | None = None
 
     @classmethod
     def of(
@@ -214,11 +283,11 @@ class Gaps:
         judged: BoolArray = total >= max(MIN_WINDOW_POINTS, MIN_WINDOW_S / interval_s)
         means = _over(sums.sum(axis=0), total)
         nobody = np.zeros(total.size, dtype=np.bool_)
-        minutes = round((numbers[-1] - numbers[0] + 1) * BLOCK_S / 60.0) if numbers else 0
+        full = bool(numbers) and numbers[-1] - numbers[0] + 1 >= BLOCKS
         by_block = _over(sums, points)
         blocks = tuple(numbers), by_block, fine, variance
         if np.count_nonzero(judged) < 2:
-            return cls(total, means, judged, nobody, nobody, 0, None, False, minutes, *blocks)
+            return cls(total, means, judged, nobody, nobody, 0, None, False, full, *blocks)
         busiest = int(np.nanargmax(np.where(judged, means, -1.0)))
         errors = variance / np.maximum(total, 1.0)
         gaps = means[busiest] - means
@@ -227,14 +296,14 @@ class Gaps:
         sure = gaps >= SURE * np.sqrt(errors + errors[busiest])
         apart: BoolArray = judged & (gaps >= WIDE_GAP) & steady & sure
         if not apart.any():
-            return cls(total, means, judged, nobody, steady, busiest, None, False, minutes, *blocks)
+            return cls(total, means, judged, nobody, steady, busiest, None, False, full, *blocks)
         held = behind[:, apart].any(axis=1)
         broken = np.flatnonzero(~held)
         first = int(broken[-1]) + 1 if broken.size and broken[-1] + 1 < held.size else int(np.argmax(held))
         worst = int(np.argmin(np.where(apart, means, np.inf)))
         stretch = fine.stretch(worst, [busiest], WIDE_GAP / 2.0, variance)
         since = BLOCK_S * numbers[first] if stretch is None or stretch.begin is None else stretch.begin
-        return cls(total, means, judged, apart, steady, busiest, since, first == 0, minutes, *blocks)
+        return cls(total, means, judged, apart, steady, busiest, since, first == 0, full, *blocks)
 
     def over_since(self, low: int, other: int | None = None) -> float | None:
         """Return when a side ceased to stay behind another, or all others together, epoch seconds; None if it does.

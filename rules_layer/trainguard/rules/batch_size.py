@@ -6,14 +6,17 @@ left out, all of a node's used GPUs must be low, this must last while the window
 must have cost enough of the job's time: a batch is too small for a job, and not for its evaluation.
 """
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 
+from trainguard.finding import Fact, Progress
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import Status
-from trainguard.rules import batch_output as output
-from trainguard.rules.batch_output import BatchDetails, Usage
+from trainguard.rules.batch_details import BatchDetails, Usage, details_of
+from trainguard.rules.batch_size_text import BatchKind, text
 from trainguard.rules.details import NodeDetails
 from trainguard.rules.paid_time import idle_share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
@@ -23,7 +26,7 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
-from trainguard.rules.warm_up import never_collected, warming_up
+from trainguard.rules.warm_up import never_collected, node_fact, warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
 
 COSTLY_SHARE = 0.15
@@ -75,7 +78,8 @@ SPEC = RuleSpec(
     symptom=SMALL_WORK,
     explains=(LOW_GPUS,),
     seen_with=(LOW_GPUS,),
-    clause="the batches, or the whole job, were too small for the instance",
+    text=text,
+    claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},
     details=BatchDetails,
     chart_lines=(
         ChartLine("utilization", "gpu_threshold_p95", "p95"),
@@ -124,7 +128,7 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
     def judge_samples(self, state: BatchSizeState, view: NodeView, parameters: BatchSizeParameters) -> RuleResult:
         """Say FIRED for a streak over two windows that has cost enough."""
         usage = self._usage(view, parameters)
-        details: NodeDetails = output.details_of(view, usage) if view.detailed else {}
+        details: NodeDetails = details_of(view, usage) if view.detailed else {}
         if not usage.judged:
             return _undecided(state, view, usage, parameters, details)
         needed = self.lasting_points(parameters, view.interval_s)
@@ -134,19 +138,31 @@ class BatchSize(WindowedRule[BatchSizeParameters, BatchSizeState]):
         wasted = idle_share_of_paid(view, view.ever_active, seen or 0.0) or 0.0
         fired = lasted and wasted >= COSTLY_SHARE
         busiest = int(np.argmax(usage.gpu))
-        sentence = output.sentence_of(usage, view, parameters.thresholds)
+        kind = BatchKind.LARGE_ENOUGH
         if state.since is not None:
-            sentence += output.lasting_of(lasting, view, None if lasted else needed)
-        if lasted and not fired:
-            sentence += output.cost_of(wasted, COSTLY_SHARE)
-        return RuleResult(
+            kind = BatchKind.TOO_SMALL if fired else BatchKind.SMALL_PART if lasted else BatchKind.NOT_LONG_YET
+        facts = [*_facts_of(usage, view, parameters.thresholds)]
+        if state.since is not None:
+            facts += _lasting_facts(lasting, view, None if lasted else needed)
+        if lasted:
+            facts.append(node_fact("unused_share", wasted, view, unit="share", threshold=COSTLY_SHARE))
+        return RuleResult.of(
+            text,
             Status.FIRED if fired else Status.OK,
-            f"{sentence}.",
+            kind,
+            tuple(facts),
             measured=usage.gpu[busiest],
             threshold=parameters.gpu_threshold_p95,
             worst=usage.gpus[busiest],
             data_points=view.kept_total,
-            advice=output.advice_on(usage, view) if fired else None,
+            progress=Progress(
+                seen=min(lasting, needed),
+                needed=needed,
+                streak=lasting,
+                window_points=len(usage.window),
+                window_start=float(view.kept_times[-len(usage.window)]),
+                window_end=float(view.kept_times[-1]),
+            ),
             affected_share=seen,
             wasted_share=wasted if fired else None,
             confidence=_room(usage, parameters) if fired else None,
@@ -213,5 +229,49 @@ def _undecided(
     metric = usage.never_seen
     if metric and not state.judged and view.kept_total > (0 if view.closed else patience):
         return never_collected(metric, view)
-    reason = output.too_few_samples(view) if view.kept_total > patience else None
-    return warming_up(view.kept_total, patience, view, details, reason)
+    if view.kept_total > patience and view.first_active_at is not None:
+        return RuleResult.of(
+            text,
+            Status.WARMING_UP,
+            BatchKind.UNSAMPLED,
+            (node_fact("points", view.kept_total, view),),
+            data_points=view.kept_total,
+            progress=Progress(seen=view.kept_total, needed=patience),
+            details=details,
+        )
+    return warming_up(view.kept_total, patience, view, details)
+
+
+def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, float]) -> Iterator[Fact]:
+    """Yield the 95th percentiles of the newest window: of CPU, the busiest GPU, and the most active GPU memory."""
+    points = len(usage.window)
+    where: dict[str, Any] = {
+        "node": view.node,
+        "start": float(view.kept_times[-points]),
+        "end": float(view.kept_times[-1]),
+    }
+    gpu, memory = max(usage.gpu), max(usage.memory)
+    shown = (
+        ("core_utilization", usage.cpu, "CPUUtilization", None),
+        ("utilization", gpu, "GPUUtilization", usage.gpus[usage.gpu.index(gpu)]),
+        ("memory_activity", memory, "GPUMemoryUtilization", usage.gpus[usage.memory.index(memory)]),
+    )
+    for (name, value, series, device), threshold in zip(shown, thresholds, strict=True):
+        yield Fact(
+            name=f"p95_{name}_at_work",
+            value=value,
+            unit="%",
+            series=series,
+            device=device,
+            threshold=threshold,
+            **where,
+        )
+    yield Fact(name="samples", value=points, **where)
+    yield Fact(name="window", value=points * view.interval_s, unit="s", **where)
+
+
+def _lasting_facts(points: int, view: NodeView, needed: int | None) -> list[Fact]:
+    """Return for how many points all has been low; ``needed`` is from how many on it counts, None where it does."""
+    threshold = None if needed is None else float(needed)
+    low_s = points * view.interval_s
+    return [node_fact("points_low", points, view, threshold=threshold), node_fact("low_time", low_s, view, unit="s")]

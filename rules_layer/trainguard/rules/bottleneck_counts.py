@@ -12,6 +12,15 @@ RECENT_MINUTES = 30
 KEPT_BOTTLENECKS = 32
 HUNDREDTHS = 100.0
 
+GOOD_GPUS = 80.0
+"""GPUs whose mean over a minute is at least as high, percent, do not wait for long."""
+
+GOOD_S = 120.0
+"""GPUs that worked for a shorter time say nothing of what the cores do then."""
+
+MORE_OFTEN, MORE_LEVEL = 0.25, 15.0
+"""What holds the GPUs up is at its limit in so much more of the points, or higher by so many percentage points."""
+
 FULL_PACE = 95.0
 """What a GPU is at that is kept busy, percent: it leaves the rest undone in any job."""
 
@@ -21,7 +30,7 @@ class MinuteCount(msgspec.Struct, array_like=True):
 
     What follows the counts are rounded sums over the judged snapshots: ``gpu`` of the GPUs' mean utilization,
     ``level`` and ``peak`` of the cores' two measures, and ``lost`` of what the low GPUs left undone in the bottlenecks,
-    percent. ``gpus`` is how many GPUs there were.
+    percent. ``gpus`` is how many GPUs there were, ``hot`` in how many snapshots a core was at its limit.
     """
 
     minute: int
@@ -32,10 +41,16 @@ class MinuteCount(msgspec.Struct, array_like=True):
     peak: int = 0
     gpus: int = 0
     lost: int = 0
+    hot: int = 0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the GPUs worked."""
+        return self.gpu >= GOOD_GPUS * self.judged
 
     def add(self, later: "MinuteCount") -> None:
         """Add what other snapshots of the same minute count."""
-        for name in ("judged", "bottlenecked", "gpu", "level", "peak", "lost"):
+        for name in ("judged", "bottlenecked", "gpu", "level", "peak", "lost", "hot"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
         self.gpus = max(self.gpus, later.gpus)
 
@@ -71,8 +86,9 @@ class Tally(msgspec.Struct, array_like=True):
 
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
-    left undone in them; ``gone`` is all of them as one, None of what an earlier version stored. ``level`` is the cores'
-    first measure, summed over the bottlenecks, and ``low`` in how many of them each GPU was low.
+    left undone in them; ``gone`` is all of them as one. ``good`` and ``poor`` are all minutes that are no longer held,
+    by whether the GPUs worked. ``level`` is the cores' first measure, summed over the bottlenecks, and ``low`` in how
+    many of them each GPU was low.
     """
 
     judged: int = 0
@@ -86,6 +102,17 @@ class Tally(msgspec.Struct, array_like=True):
     level: int = 0
     low: dict[str, int] = msgspec.field(default_factory=dict)
     gone: MinuteCount | None = None
+    good: MinuteCount | None = None
+    poor: MinuteCount | None = None
+
+    @property
+    def contrast(self) -> "Contrast":
+        """The cores while the GPUs worked, and while they did not."""
+        total = Tally(good=_copy(self.good), poor=_copy(self.poor))
+        for count in self.minutes:
+            if count.judged:
+                total.sort(count)
+        return Contrast(total.good, total.poor)
 
     @property
     def gone_slow(self) -> MinuteCount:
@@ -100,6 +127,9 @@ class Tally(msgspec.Struct, array_like=True):
             self.low[gpu] = self.low.get(gpu, 0) + points
         if other.gone is not None:
             self._let_go(other.gone)
+        for count in (other.good, other.poor):
+            if count is not None:
+                self.sort(count)
         by_minute = {count.minute: count for count in self.minutes}
         for count in other.minutes:
             if count.minute in by_minute:
@@ -109,17 +139,54 @@ class Tally(msgspec.Struct, array_like=True):
         self.minutes = [by_minute[minute] for minute in sorted(by_minute)]
         while self.minutes and self.minutes[0].minute <= self.minutes[-1].minute - RECENT_MINUTES:
             gone = self.minutes.pop(0)
+            self.sort(gone)
             if is_slow(gone):
                 self.slow += gone.judged
                 self.slow_lost += gone.wasted
                 self._let_go(gone)
         self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
 
+    def sort(self, count: MinuteCount) -> None:
+        """Add a minute to those in which the GPUs worked, or to the others."""
+        held = self.good if count.is_good else self.poor
+        if held is not None:
+            held.add(count)
+        elif count.is_good:
+            self.good = _copy(count)
+        else:
+            self.poor = _copy(count)
+
     def _let_go(self, slow: MinuteCount) -> None:
         if self.gone is None:
             self.gone = msgspec.structs.replace(slow)
         else:
             self.gone.add(slow)
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Minutes in which the GPUs worked, and others, each as one; None where there is none."""
+
+    good: MinuteCount | None
+    poor: MinuteCount | None
+
+    def is_known(self, interval_s: float) -> bool:
+        """Tell whether the GPUs worked for long enough, and did not."""
+        return self.poor is not None and self.good is not None and self.good.judged * interval_s >= GOOD_S
+
+    def is_cause(self, interval_s: float, more_peak: float) -> bool:
+        """Tell whether the cores were nearer to their limit while the GPUs did not work, as far as that is known.
+
+        ``more_peak`` is by how much their second measure must be higher where only that is.
+        """
+        if not self.is_known(interval_s) or self.good is None or self.poor is None:
+            return True
+        good, poor = self.good, self.poor
+        return (
+            poor.mean(poor.hot) - good.mean(good.hot) >= MORE_OFTEN
+            or poor.mean(poor.level) - good.mean(good.level) >= MORE_LEVEL
+            or poor.mean(poor.peak) - good.mean(good.peak) >= more_peak
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +244,7 @@ class Counted:
     lost: IntArray
     gpu: FloatArray
     gpus: tuple[str, ...]
+    hot: BoolArray
 
     @classmethod
     def of(cls, utilization: FloatArray, cores: Cores, limits: Limits) -> "Counted":
@@ -187,7 +255,8 @@ class Counted:
         lost = np.rint(HUNDREDTHS * undone).astype(np.int64)
         sampled = np.maximum(np.count_nonzero(~np.isnan(utilization), axis=1), 1)
         gpu: FloatArray = np.nansum(utilization, axis=1) / sampled
-        return cls(below, low, low & (cores.highest > limits.core), cores, lost, gpu, limits.gpus)
+        hot: BoolArray = cores.highest > limits.core
+        return cls(below, low, low & hot, cores, lost, gpu, limits.gpus, hot)
 
     def tally(self, times: FloatArray, chosen: BoolArray) -> Tally:
         """Count the chosen snapshots, oldest first."""
@@ -223,9 +292,14 @@ class Counted:
                     peak=_sum(self.cores.peak[rows]),
                     gpus=len(self.gpus),
                     lost=round(int(self.lost[rows & hit].sum()) / HUNDREDTHS),
+                    hot=int(np.count_nonzero(rows & self.hot)),
                 )
             )
         return minutes
+
+
+def _copy(count: MinuteCount | None) -> MinuteCount | None:
+    return None if count is None else msgspec.structs.replace(count)
 
 
 def _sum(values: FloatArray) -> int:

@@ -4,31 +4,44 @@ The two rules differ in what they measure of the cores, in their defaults and in
 list of bottlenecks and the judgement are here. Source: AWS documentation of both rules (a point is a bottleneck when
 GPU utilization is below gpu_threshold while the cores' measure is above its threshold; the rule fires when the share of
 such points exceeds threshold). What is added: the recent window, the fraction of GPUs, the shortest judged time, pauses
-that do not recur and GPUs that are not used are left out, and slow minutes: where counters are means over the sampling
+that do not recur and GPUs that are not used are left out, cores that are as full while the GPUs work are no cause, and
+slow minutes: where counters are means over the sampling
 interval, GPUs at 45 % beside full cores are below 10 % in no point.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Generic, TypeVar
 
 import msgspec
 import numpy as np
 
+from trainguard.finding import Fact, Progress
 from trainguard.records import Status
-from trainguard.rules import bottleneck_output as output
-from trainguard.rules.bottleneck_counts import RECENT_MINUTES, Cores, Counted, Limits, MinuteCount, Share, Tally
+from trainguard.rules.bottleneck_counts import (
+    GOOD_GPUS,
+    RECENT_MINUTES,
+    Cores,
+    Counted,
+    Limits,
+    MinuteCount,
+    Share,
+    Tally,
+)
+from trainguard.rules.bottleneck_details import details_of
+from trainguard.rules.bottleneck_facts import BottleneckKind, CoreSeries, contrast_facts, core_facts, share_facts
 from trainguard.rules.bottleneck_state import LAPSED_MINUTES, UNUSED_S, BottleneckState
 from trainguard.rules.paid_time import ALARMING_WASTE, share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import points_in
-from trainguard.rules.warm_up import never_collected, warming_up
+from trainguard.rules.warm_up import never_collected, node_fact, warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
+from trainguard.rules.words import Text
 from trainguard.state.sample_window import ACTIVE_PERCENT
 from trainguard.telemetry.snapshots import Snapshots
 
@@ -38,14 +51,8 @@ RECENT_MIN_SHARE = 0.5
 MIN_JUDGED_S = 600.0
 """A running job is judged on more points than these; compilation that follows the first touch of a GPU is no fault."""
 
-SLOW_GPUS = 80.0
-"""In a slow minute the GPUs' mean is below it, percent: what alarms, and 5 % that any job leaves undone."""
-
 WAITED_SHARE = 0.5
 """A minute is slow, too, where so much of what the GPUs left undone was left in bottlenecked points."""
-
-FULL_NODE = 80.0
-"""Cores whose mean is as high, percent, are all full: the rest is what the system itself needs."""
 
 
 class BottleneckParameters(PatienceParameters, frozen=True, kw_only=True):
@@ -69,7 +76,7 @@ BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
 }
 BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
 SLOW_SHARE = Measure("points in slow minutes of the judged ones", "%")
-EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS)
+EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS, DATA_WAITS)
 SECTION = "trainguard.report.html.sections.bottlenecks:blocks"
 
 P = TypeVar("P", bound=BottleneckParameters)
@@ -78,13 +85,15 @@ P = TypeVar("P", bound=BottleneckParameters)
 class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
     """Fires when too large a share of the snapshots has low GPUs beside a core at its limit.
 
-    ``peak_key`` names the measure of the cores in the details, ``metric`` in a sentence. A running job is judged on
+    ``peak_key`` names the measure of the cores in the details, ``series`` the recorded one. ``more_peak`` is by how
+    much the cores' second measure is higher while the GPUs wait. A running job is judged on
     more points than ``least_judged_s``, where no ``patience_s`` is set.
     """
 
     state_type = BottleneckState
     peak_key: ClassVar[str]
-    metric: ClassVar[str]
+    series: ClassVar[CoreSeries]
+    more_peak: ClassVar[float]
     least_judged_s: ClassVar[float] = MIN_JUDGED_S
 
     @abstractmethod
@@ -100,20 +109,12 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         """Say whether the cores were at their limit over a minute."""
 
     @abstractmethod
-    def cause(self, parameters: P) -> str:
-        """Return the cores' condition in words, for example ``a core was above 90 %``."""
-
-    @abstractmethod
-    def cause_of_minutes(self, level: float, peak: float) -> str:
-        """Return the cores' condition over slow minutes in words; both measures are means over them."""
-
-    @abstractmethod
-    def remedy(self, level: float) -> str:
-        """Return what to do about it, as the beginning of a sentence; ``level`` is that in the bottlenecks."""
+    def words(self) -> Text:
+        """Return the rule's text."""
 
     def is_slow(self, count: MinuteCount, parameters: P) -> bool:
         """Say whether in a minute the GPUs worked slowly beside cores at their limit, or waited for them."""
-        if not count.judged or count.mean(count.gpu) >= SLOW_GPUS:
+        if not count.judged or count.mean(count.gpu) >= GOOD_GPUS:
             return False
         return 100.0 * count.lost >= WAITED_SHARE * count.undone or self.at_limit(count, parameters)
 
@@ -158,10 +159,10 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         kept = state.kept
         slow = [count for count in kept.minutes if self.is_slow(count, parameters)]
         points, minutes = _points(kept), _minutes(kept, slow)
-        details = output.details_of(kept, points, minutes, self.peak_key) if view.detailed else None
+        details = details_of(kept, points, minutes, self.peak_key) if view.detailed else None
         patience = _needed(view, parameters, self.least_judged_s)
         if not (kept.judged or state.open_idle.judged) and view.kept_total > (0 if view.closed else patience):
-            return never_collected(self.metric, view)
+            return never_collected(self.series.name, view)
         if kept.judged <= patience:
             return warming_up(kept.judged, patience, view, details or {})
         covered = points.recent.judged * view.interval_s >= RECENT_MIN_SHARE * RECENT_MINUTES * 60.0
@@ -179,27 +180,37 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         over = state.has_lapsed
         if over and view.closed:
             costly = [each for each in costly if each[1] is each[0].whole]
-        found = next(iter(costly), None) if view.closed or not over else None
+        contrast = kept.contrast
+        alike = not contrast.is_cause(view.interval_s, self.more_peak)
+        found = None if alike or (over and not view.closed) else next(iter(costly), None)
         evidence, measured, recently = next(iter(costly or above or shares))
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
-        where = output.recent_minutes(RECENT_MINUTES, view) if recently else f"on {view.node}"
-        reason = (
-            output.sentence_of(measured, where, self.cause(parameters), _limits(parameters))
-            if evidence is points
-            else output.sentence_of_minutes(measured, where, parameters.threshold, self._slowness(kept, slow))
-        )
+        kind = BottleneckKind.WAITS if evidence is points else BottleneckKind.SLOW
+        why: list[Fact] = []
         if above and not costly:
-            reason += output.too_little(measured.wasted_of(least), ALARMING_WASTE)
+            kind, undone = kind.ending("cheap"), measured.wasted_of(least)
+            why = [node_fact("undone_share", undone, view, unit="share", threshold=ALARMING_WASTE)]
+        elif costly and alike:
+            kind = kind.ending("alike")
+            why = [*contrast_facts(contrast, self.series, view, self.limit(parameters))]
         elif costly and found is None:
-            reason += output.over(LAPSED_MINUTES)
-        return RuleResult(
+            kind, why = kind.ending("over"), [node_fact("free_minutes", LAPSED_MINUTES, view, unit="min")]
+        recent = RECENT_MINUTES if recently else None
+        facts = (
+            *share_facts(measured, view, parameters.threshold, recent),
+            *self._condition(kept, slow, view, parameters, by_points=evidence is points),
+            *why,
+        )
+        return RuleResult.of(
+            self.words(),
             Status.FIRED if found else Status.OK,
-            reason,
+            kind,
+            facts,
             measured=measured.percent,
             threshold=parameters.threshold,
             measure=BOTTLENECKED_SHARE if evidence is points else SLOW_SHARE,
             data_points=kept.judged,
-            advice=f"{self.remedy(_level(kept, slow, evidence is points))} ({view.node})." if found else None,
+            progress=Progress(seen=kept.judged, needed=patience),
             affected_share=evidence.whole.percent / 100.0,
             wasted_share=share_of_paid(view, lost_s) if found else None,
             pooled=(evidence.whole.hits, kept.judged),
@@ -209,11 +220,26 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             details=details or {},
         )
 
-    def _slowness(self, kept: Tally, slow: list[MinuteCount]) -> output.Slowness:
-        """Say how slow the GPUs were in the slow minutes that are held, or else in those before."""
-        total = _total(kept, slow)
-        cause = self.cause_of_minutes(total.mean(total.level), total.mean(total.peak))
-        return output.Slowness(SLOW_GPUS, total.mean(total.gpu), cause, newest=bool(slow))
+    def _condition(
+        self, kept: Tally, slow: list[MinuteCount], view: NodeView, parameters: P, *, by_points: bool
+    ) -> Iterator[Fact]:
+        """Yield what GPUs and cores were at in the bottlenecks, or in slow minutes."""
+        if not by_points:
+            yield from core_facts(_total(kept, slow), self.series, view, newest=bool(slow))
+            return
+        yield node_fact(
+            "gpus_low",
+            parameters.gpu_fraction,
+            view,
+            unit="share",
+            series="GPUUtilization",
+            threshold=parameters.gpu_threshold,
+        )
+        core, limit = kept.newest[-1].peak if kept.newest else 0.0, self.limit(parameters)
+        yield node_fact("core_limit", core, view, unit="%", series=self.series.name, threshold=limit)
+        if kept.bottlenecked:
+            level = kept.level / kept.bottlenecked
+            yield node_fact(f"{self.series.level}_found", level, view, unit="%", series=self.series.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,18 +271,6 @@ def _total(kept: Tally, slow: list[MinuteCount]) -> MinuteCount:
     for count in slow[1:]:
         total.add(count)
     return total
-
-
-def _level(kept: Tally, slow: list[MinuteCount], by_points: bool) -> float:
-    """Return the cores' first measure in the bottlenecks, or in slow minutes."""
-    if by_points:
-        return kept.level / kept.bottlenecked
-    total = _total(kept, slow)
-    return total.mean(total.level)
-
-
-def _limits(parameters: BottleneckParameters) -> tuple[float, float, float]:
-    return parameters.threshold, parameters.gpu_fraction, parameters.gpu_threshold
 
 
 def _onset(minute: int, view: NodeView) -> float:

@@ -5,23 +5,25 @@ Source: AWS documentation of CPUBottleneck. How points are counted and judged is
 
 from typing import ClassVar
 
+from trainguard.ledger.bucket import Bucket
 from trainguard.rules.bottleneck_counts import Cores, MinuteCount
-from trainguard.rules.bottleneck_output import BottleneckDetails
+from trainguard.rules.bottleneck_details import BottleneckDetails
+from trainguard.rules.bottleneck_facts import CoreSeries
 from trainguard.rules.bottlenecks import (
     BOTTLENECK_HELP,
     BOTTLENECKED_SHARE,
     EXPLAINED,
-    FULL_NODE,
     SECTION,
     SLOW_SHARE,
     BottleneckParameters,
     BottleneckRule,
 )
+from trainguard.rules.cpu_bottleneck_text import FULL_NODE, text
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import Percent
 from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import show_number, show_percent
+from trainguard.rules.words import Text
 from trainguard.telemetry.snapshots import Snapshots
 
 
@@ -52,7 +54,8 @@ SPEC = RuleSpec(
     metrics=("CPU",),
     explains=EXPLAINED,
     seen_with=(LOW_GPUS,),
-    clause="the CPU cores could not keep up with the GPUs",
+    text=text,
+    claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
     details=BottleneckDetails,
     chart_lines=(
         ChartLine("utilization", "gpu_threshold", "a GPU waits"),
@@ -68,7 +71,8 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = CPUBottleneckParameters
     peak_key: ClassVar[str] = "cpu_max"
-    metric: ClassVar[str] = "CPU utilization"
+    series: ClassVar[CoreSeries] = CoreSeries("CPUUtilization", "mean_core_utilization", "cores_full", "cores")
+    more_peak: ClassVar[float] = 1.0
 
     def cores(self, snapshots: Snapshots) -> Cores:
         """Return the busiest core's utilization, the mean of all cores, and how many of them are full."""
@@ -83,27 +87,6 @@ class CPUBottleneck(BottleneckRule[CPUBottleneckParameters]):
         """Return ``cpu_threshold``."""
         return parameters.cpu_threshold
 
-    def cause(self, parameters: CPUBottleneckParameters) -> str:
-        """Say how busy a core was."""
-        return f"a core was above {show_percent(parameters.cpu_threshold)}"
-
-    def cause_of_minutes(self, level: float, peak: float) -> str:
-        """Say how busy the cores were."""
-        if level >= FULL_NODE:
-            return f"all cores were full, {show_percent(level)} on average"
-        if peak >= 1.5:
-            return f"{show_number(peak)} cores were full on average"
-        return "a core was full"
-
-    def remedy(self, level: float) -> str:
-        """Feed the GPUs from free cores where there are some, else do less on each."""
-        if level >= FULL_NODE:
-            return (
-                f"All cores are full, {show_percent(level)} on average: use fewer or cheaper transforms, preprocess "
-                "once ahead of training or on the GPU, or take an instance with more cores for each GPU"
-            )
-        return (
-            f"The cores are {show_percent(level)} busy on average, so that others are free: use more data loader "
-            "processes (num_workers) or prefetching, do less in the training process itself, or preprocess once ahead "
-            "of training or on the GPU"
-        )
+    def words(self) -> Text:
+        """Return how it is told."""
+        return text

@@ -1,33 +1,34 @@
-"""Dataloader: too few or too many data loader processes for a node's cores.
+"""Dataloader: training that waits for batches, and too few or too many data loader processes for a node's cores.
 
 Source: AWS documentation of Dataloader and the managed rule's definition (per second, the number of distinct loader
 processes; the rule fires when its median is below min_threshold or above max_threshold percent of the cores). The
 processes of a node are counted against that node's own cores here: the median of each training process, summed over
 those that load data. A training process is no loader, and a loader set up with some workers has them all. A number that
-does not fit costs nothing while no GPU waits for it: the rule fires where loading costs a good part of the time.
+does not fit costs nothing while no GPU waits for it: the rule fires where loading may cost a good part of the time. And
+whatever the number is, it fires where processes are seen to wait for batches while the GPUs idle.
 """
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from trainguard.finding import Progress
+from trainguard.finding import Fact, Progress
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import Status
-from trainguard.rules import loaders_output as output
+from trainguard.rules.dataloader_text import DataloaderKind, text
+from trainguard.rules.loader_details import Load, LoaderDetails, details_of
 from trainguard.rules.loader_series import BLOCK_US, LoaderState
-from trainguard.rules.loaders_output import Load, LoaderDetails, Waste
-from trainguard.rules.paid_time import share_of_paid
+from trainguard.rules.loader_waits import WAITING_SHARE, LoopWaits, Waiting, between_steps, waits_of
+from trainguard.rules.paid_time import ALARMING_WASTE
 from trainguard.rules.parameter_help import LOADER_SECONDS, WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
 from trainguard.rules.rule_inputs import JobView, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
-from trainguard.rules.units import counted, show_duration
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS, SMALL_WORK
 from trainguard.rules.windowing import PatienceParameters
+from trainguard.telemetry.events import UNKNOWN
 from trainguard.telemetry.framework import FrameworkEvents
 
 CLEAR_AFTER_S = 1_800.0
@@ -47,16 +48,22 @@ class DataloaderParameters(PatienceParameters, frozen=True, kw_only=True):
     patience_s: Positive | None = None
 
 
+LOADERS = Measure("data loaders of the node's cores", "%")
+WAITING = Measure("training loop spent waiting for batches", "%")
+BETWEEN = Measure("training loop between its steps", "%")
+_CLAIMED = (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
+
 SPEC = RuleSpec(
     name="Dataloader",
     title="Data loading",
     looks_at="each node's data loaders and cores",
-    fires_when="there are clearly fewer, or more, loader processes than the cores suggest, and loading costs time",
+    fires_when="the training waits for batches, or loader processes are too few or too many, and loading costs time",
     condition=(
-        "a node's data loaders are less than {min_threshold} % or more than {max_threshold} % of its cores, and "
-        "waiting for them may have cost 15 % of the time or more"
+        "training processes wait for batches in 25 % of their loop while the GPUs idle, or, without loader events, no "
+        "step runs in so much of it; or a node's data loaders are less than {min_threshold} % or more than "
+        "{max_threshold} % of its cores, and waiting for them may have cost 15 % of the time or more"
     ),
-    measures=(Measure("data loaders of the node's cores", "%"),),
+    measures=(LOADERS, WAITING, BETWEEN),
     counts=LOADER_SECONDS,
     parameters={
         "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
@@ -66,8 +73,12 @@ SPEC = RuleSpec(
     managed_parameters=("min_threshold", "max_threshold"),
     inputs=SYSTEM | FRAMEWORK,
     metrics=("CPU",),
-    explains=(LOW_GPUS, SMALL_WORK),
-    clause=output.clause_of,
+    explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
+    text=text,
+    claims={
+        **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
+        DataloaderKind.BETWEEN_STEPS: (*_CLAIMED, Bucket.CHECKPOINT, Bucket.EVALUATION),
+    },
     details=LoaderDetails,
     section="trainguard.report.html.sections.dataloader:blocks",
 )
@@ -101,55 +112,130 @@ class Dataloader(JoinedRule[DataloaderParameters, LoaderState]):
         details = _details(view, states)
         counted = [load for load in loads if load.cores]
         if not counted:
-            reason = f"the number of cores of {loads[0].node} is not known yet: it has no CPU sample."
-            return RuleResult(Status.WAITING_FOR_DATA, reason, details=details)
+            unknown = (Fact(name="cores", value=0, node=loads[0].node),)
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, DataloaderKind.NO_CORES, unknown, details=details)
         patience = parameters.patience_points(BUCKET_S)
         judged = [load for load in counted if load.seconds > patience]
         if not judged:
             return _warming_up(max(counted, key=lambda load: load.seconds), patience, details)
-        wastes = {load.node: _waste(load, view) for load in judged}
-        worst = max(judged, key=lambda load: (_is_found(load, wastes[load.node]), load.badness))
-        waste, unfit = wastes[worst.node], worst.too_few or worst.too_many
-        fired = _is_found(worst, waste)
-        if fired and waste.whole.share is not None and not view.closed and _elapsed_s(view) < MIN_ELAPSED_S:
-            return _too_early(worst, details)
-        reason = output.sentence_of(worst)
-        if unfit and not fired:
-            reason += output.too_little(waste.costliest)
-        return RuleResult(
-            Status.FIRED if fired else Status.OK,
-            reason,
-            measured=worst.percent,
-            threshold=parameters.max_threshold if worst.too_many else parameters.min_threshold,
+        waits = {load.node: waits_of(load, view.nodes[load.node], _elapsed_s(view)) for load in judged}
+        worst = max(judged, key=lambda load: (*_gravity(load, waits[load.node]), load.badness))
+        kind = _kind_of(worst, waits[worst.node], view)
+        found = kind in SPEC.claims
+        waiting = _waiting_of(kind, waits[worst.node])
+        by_waits = kind is DataloaderKind.WAITS
+        percent, limit = 100.0 * (waiting.waited or 0.0), 100.0 * WAITING_SHARE
+        threshold = parameters.max_threshold if worst.too_many else parameters.min_threshold
+        costs = found and not worst.too_many and waiting.waited is not None
+        return RuleResult.of(
+            text,
+            Status.FIRED if found else Status.WARMING_UP if kind is DataloaderKind.TOO_EARLY else Status.OK,
+            kind,
+            _facts(worst, waiting, kind),
+            measured=percent if by_waits else worst.percent,
+            threshold=limit if by_waits else threshold,
+            measure=WAITING if by_waits else LOADERS,
             worst=worst.node,
             data_points=sum(load.seconds for load in judged),
-            advice=output.advice_on(worst, view.nodes[worst.node].system) if fired else None,
-            affected_share=_affected_share(worst) if fired else None,
-            wasted_share=waste.whole.share if fired and worst.too_few and waste.whole.waited is not None else None,
-            onset=_onset(worst, waste) if fired else None,
-            gpus=_used_gpus(view.nodes[worst.node].system) if fired else (),
+            progress=Progress(seen=worst.seconds, needed=patience, counts="seconds"),
+            affected_share=(waiting.waited if by_waits else _affected_share(worst)) if found else None,
+            wasted_share=waits[worst.node].whole.share if by_waits or costs else None,
+            confidence=_confidence(waiting) if found else None,
+            onset=_onset(worst, waits[worst.node], kind) if found else None,
+            gpus=_used_gpus(view.nodes[worst.node].system) if found else (),
             details=details,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Wastes:
-    """What loading costs a node over the whole job, and of late."""
-
-    whole: Waste
-    recent: Waste
-
-    @property
-    def is_alarming(self) -> bool:
-        return self.whole.is_alarming or (self.recent.share is not None and self.recent.is_alarming)
-
-    @property
-    def costliest(self) -> Waste:
-        return max(self.whole, self.recent, key=lambda waste: -math.inf if waste.share is None else waste.share)
+def _gravity(load: Load, waits: LoopWaits) -> tuple[bool, bool]:
+    """Order nodes: those whose loader is known to be slow first, then those whose number does not fit."""
+    return waits.starved is not None, (load.too_few or load.too_many) and waits.is_alarming
 
 
-def _is_found(load: Load, waste: _Wastes) -> bool:
-    return (load.too_few or load.too_many) and waste.is_alarming
+def _kind_of(load: Load, waits: LoopWaits, view: JobView) -> DataloaderKind:
+    """Return what is said of a node with patience: the first batches of any job are waited for."""
+    starved, unfit = _gravity(load, waits)
+    if (starved or (unfit and waits.whole.share is not None)) and not view.closed and _elapsed_s(view) < MIN_ELAPSED_S:
+        return DataloaderKind.TOO_EARLY
+    if starved:
+        return DataloaderKind.WAITS
+    if not (load.too_few or load.too_many):
+        return DataloaderKind.FITS
+    if not unfit:
+        return DataloaderKind.LITTLE_LOST
+    return DataloaderKind.TOO_FEW if load.too_few else DataloaderKind.TOO_MANY
+
+
+def _waiting_of(kind: DataloaderKind, waits: LoopWaits) -> Waiting:
+    """Return the part of the loop that speaks for a kind."""
+    return (waits.starved if kind is DataloaderKind.WAITS else None) or waits.costliest
+
+
+def _confidence(waiting: Waiting) -> float | None:
+    """Return which part of what the GPUs left undone the waits can be, 0 to 1; None where that is not known."""
+    if waiting.waited is None or not waiting.undone:
+        return None
+    return min(waiting.waited / waiting.undone, 1.0)
+
+
+def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ...]:
+    node, processes, (least, most) = load.node, load.processes, load.limits
+    target = max(load.cores // len(processes), 1)
+    facts = [
+        Fact(name="loaders", value=load.loaders, unit="processes", node=node),
+        Fact(name="cores", value=load.cores, unit="cores", node=node),
+        Fact(name="loaders_of_cores", value=load.percent, unit="%", node=node),
+        Fact(name="training_processes", value=len(processes), unit="processes", node=node),
+        Fact(name="workers_advised", value=target, unit="processes", node=node),
+    ]
+    if kind is not DataloaderKind.WAITS and not load.too_many:
+        facts.append(Fact(name="min_threshold", value=least, unit="%"))
+    if kind is not DataloaderKind.WAITS and not load.too_few:
+        facts.append(Fact(name="max_threshold", value=most, unit="%"))
+    if kind is DataloaderKind.TOO_EARLY:
+        facts.append(Fact(name="judged_after", value=MIN_ELAPSED_S, unit="s"))
+    limit = WAITING_SHARE if kind is DataloaderKind.WAITS else ALARMING_WASTE
+    facts += _loop_facts(node, waiting, "waiting_share", "DataLoaderIter", limit)
+    return (*facts, *(_settings(load, target) if kind in SPEC.claims else ()))
+
+
+def _loop_facts(node: str, loop: Waiting, name: str, series: str, limit: float = WAITING_SHARE) -> tuple[Fact, ...]:
+    """Return which share of a loop is lost, and how busy the GPUs were in it, as far as that is known."""
+    share = Fact(
+        name=name,
+        value=loop.waited or 0.0,
+        unit="share",
+        series=series,
+        node=node,
+        start=loop.start,
+        end=loop.end,
+        threshold=limit,
+    )
+    use = Fact(
+        name="mean_utilization",
+        value=loop.used or 0.0,
+        unit="%",
+        series="GPUUtilization",
+        node=node,
+        start=loop.sampled_from,
+        end=loop.sampled_to,
+    )
+    return (*(() if loop.waited is None else (share,)), *(() if loop.used is None else (use,)))
+
+
+def _settings(load: Load, target: int) -> Iterator[Fact]:
+    """Yield what is known of how the loaders were set up."""
+    processes = load.processes
+    declared = sorted({process.declared for process in processes} - {UNKNOWN})
+    if declared and not any(number <= target if load.too_many else number >= target for number in declared):
+        yield Fact(name="num_workers", value="/".join(map(str, declared[:4])), node=load.node)
+    if any(process.pinned == 0 for process in processes):
+        yield Fact(name="pin_memory", value=0, node=load.node)
+    if load.state.prefetch is False:
+        yield Fact(name="prefetch", value=0, node=load.node)
+    if load.state.fetch_us.total:
+        median_us = load.state.fetch_us.quantile(0.5)
+        yield Fact(name="fetch_time", value=median_us / 1e6, unit="s", series="DataLoaderWorker", node=load.node)
 
 
 def _states(view: JobView) -> Iterator[tuple[str, LoaderState]]:
@@ -163,7 +249,7 @@ def _details(view: JobView, states: Mapping[str, LoaderState]) -> dict[str, Load
     """Return the numbers of each node, where they are read."""
     if not view.detailed:
         return {}
-    return {node: output.details_of(state, view.nodes[node].cores) for node, state in states.items()}
+    return {node: details_of(state, view.nodes[node].cores) for node, state in states.items()}
 
 
 def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResult:
@@ -171,42 +257,56 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResul
     pipelines = {node: state for node, state in states.items() if state.prefetch is not None}
     if pipelines:
         prefetches = all(state.prefetch for state in pipelines.values())
-        return RuleResult(
-            Status.NOT_APPLICABLE,
-            "the job loads data with TensorFlow, in threads of the training process: there are no loader processes to "
-            f"count; its pipeline {'prefetches' if prefetches else 'does not prefetch'}.",
-            advice=None if prefetches else "End the tf.data pipeline with prefetch(tf.data.AUTOTUNE).",
-            details=_details(view, pipelines),
-        )
+        facts, details = (Fact(name="prefetch", value=int(prefetches)),), _details(view, pipelines)
+        return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.TENSORFLOW, facts, details=details)
     if view.framework_seen:
-        return RuleResult(
-            Status.NOT_APPLICABLE,
-            "the job's framework metrics have no data loader events: it uses no loader that writes them.",
-        )
+        gaps = _between_steps(view, states)
+        return gaps or RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_LOADERS)
     if view.framework_expected and not view.closed:
-        return RuleResult(Status.WAITING_FOR_DATA, "no framework event was seen yet.")
-    why = "none were seen" if view.framework_expected else "none are configured and none were seen"
-    return RuleResult(
-        Status.NOT_APPLICABLE,
-        f"the job writes no framework metrics: {why}, so its data loaders are unknown.",
+        return RuleResult.of(text, Status.WAITING_FOR_DATA, DataloaderKind.NO_EVENTS)
+    return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_FRAMEWORK_METRICS)
+
+
+def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResult | None:
+    """Find a node whose loop is mostly between its steps while its GPUs idle; None where that is not so, or not known.
+
+    A job that was interrupted has loops that go on while there is no instance.
+    """
+    if view.interruptions or (not view.closed and _elapsed_s(view) < MIN_ELAPSED_S):
+        return None
+    loops = {node: between_steps(state.loops, view.nodes[node], _elapsed_s(view)) for node, state in states.items()}
+    found = {node: loop for node, loop in loops.items() if loop is not None and loop.is_starved}
+    if not found:
+        return None
+    node, loop = max(found.items(), key=lambda each: each[1].share or 0.0)
+    return RuleResult.of(
+        text,
+        Status.FIRED,
+        DataloaderKind.BETWEEN_STEPS,
+        _loop_facts(node, loop, "between_steps_share", "Step"),
+        measured=100.0 * (loop.waited or 0.0),
+        threshold=100.0 * WAITING_SHARE,
+        measure=BETWEEN,
+        worst=node,
+        affected_share=loop.waited,
+        wasted_share=loop.share,
+        confidence=_confidence(loop),
+        onset=loop.start,
+        gpus=_used_gpus(view.nodes[node].system),
     )
 
 
 def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails]) -> RuleResult:
-    return RuleResult(
+    seconds = Fact(name="seconds", value=load.seconds, unit="s", node=load.node, threshold=float(patience))
+    return RuleResult.of(
+        text,
         Status.WARMING_UP,
-        f"{load.node} has {load.seconds:,} of the more than {counted(patience, 'second')} with loader events "
-        "that a verdict needs.",
+        DataloaderKind.WARMING_UP,
+        (seconds,),
         data_points=load.seconds,
         progress=Progress(seen=load.seconds, needed=patience, counts="seconds"),
         details=details,
     )
-
-
-def _too_early(load: Load, details: Mapping[str, LoaderDetails]) -> RuleResult:
-    """Say that what loading costs is not known yet: the first batches of any job are waited for."""
-    reason = f"{output.sentence_of(load)} What that costs is judged {show_duration(MIN_ELAPSED_S)} after the start."
-    return RuleResult(Status.WARMING_UP, reason, data_points=load.seconds, details=details)
 
 
 def _affected_share(load: Load) -> float:
@@ -222,39 +322,21 @@ def _affected_share(load: Load) -> float:
     return outside / total
 
 
-def _waste(load: Load, view: JobView) -> _Wastes:
-    """Return what loading costs a node at most."""
-    processes, system = load.processes, view.nodes[load.node].system
-    waited_s = sum(process.waited_us for process in processes) / 1e6 / len(processes)
-    elapsed_s = _elapsed_s(view)
-    waited = min(waited_s / elapsed_s, 1.0) if waited_s and elapsed_s else None
-    late = [share for share in (process.recent_wait for process in processes) if share is not None]
-    recently = sum(late) / len(late) if late else waited
-    used = None if system is None else output.gpu_use(system)
-    if system is None or used is None:
-        return _Wastes(Waste(waited, None), Waste(recently, None))
-    undone = share_of_paid(system, (1.0 - used / 100.0) * system.kept_total * system.interval_s)
-    newest = system.kept_gpu_utilization[:, system.ever_active]
-    sampled = newest[~np.isnan(newest)]
-    undone_recently = 1.0 - float(sampled.mean()) / 100.0 if sampled.size else None
-    return _Wastes(Waste(waited, undone), Waste(recently, undone_recently))
-
-
 def _elapsed_s(view: JobView) -> float:
     if view.started_at is None or view.system_through is None:
         return 0.0
     return view.system_through - view.started_at
 
 
-def _onset(load: Load, waste: _Wastes) -> float | None:
+def _onset(load: Load, waits: LoopWaits, kind: DataloaderKind) -> float | None:
     """Return since when loading costs so much: from its start on, or from the oldest block that is remembered."""
-    starts = [process.first_us for process in load.processes if process.first_us is not None]
-    if waste.whole.is_alarming:
-        return min(starts) / 1e6 if starts else None
+    whole = waits.whole
+    if whole.is_starved if kind is DataloaderKind.WAITS else whole.is_alarming:
+        return whole.start or None
     return min((min(process.waits) * BLOCK_US / 1e6 for process in load.processes if process.waits), default=None)
 
 
 def _used_gpus(system: NodeView | None) -> tuple[str, ...]:
     if system is None:
         return ()
-    return tuple(system.gpu_names[index] for index in np.flatnonzero(system.ever_active).tolist())
+    return tuple(f"{system.node}/{system.gpu_names[index]}" for index in np.flatnonzero(system.ever_active).tolist())

@@ -1,16 +1,27 @@
-"""Where the time of the framework goes on a node: what is remembered, what is shown, and what is said of it."""
+"""Where the time of the framework goes on a node: what is remembered, and what is shown."""
+
+from enum import StrEnum
+from typing import Any
 
 import msgspec
 
+from trainguard.finding import Fact
 from trainguard.rules.details import Details
 from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_loop import ProcessLoop
 from trainguard.rules.framework_minutes import MinuteProfile
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.time_table import TimeTable, percentages
-from trainguard.rules.units import show_duration, show_percent
 
 TOP_OPERATORS = 64
+
+
+class FrameworkKind(StrEnum):
+    """What is known of a node's framework events."""
+
+    LOOP = "loop"
+    NO_STEP = "no_step"
+    NO_EVENTS = "no_events"
 
 
 class FrameworkTimeState(msgspec.Struct, array_like=True):
@@ -89,21 +100,25 @@ def _others_us(state: FrameworkTimeState) -> int:
     return sum(loop.others_us for loop in state.loops)
 
 
-def sentence_of(state: FrameworkTimeState, view: FrameworkView) -> str:
-    """Say where the time of a node's processes went."""
+def facts_of(state: FrameworkTimeState, view: FrameworkView) -> tuple[FrameworkKind, tuple[Fact, ...]]:
+    """Return where the time of a node's processes went."""
+    where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
     wall_us = sum(loop.wall_us for loop in state.loops)
     if not wall_us:
-        return f"{view.node} wrote {state.events:,} framework events and no training step."
-    loops = _loops(state)
-    others = 100.0 * _others_us(state) / wall_us
-    spent = f"{loops} processes of {view.node} spent, on average," if loops > 1 else f"1 process of {view.node} spent"
-    sentence = (
-        f"{spent} {show_percent(100.0 - others)} of the {show_duration(wall_us / loops / 1e6)} of training loop in "
-        f"steps and {show_percent(others)} between them"
-    )
-    for of, what in ((EventClass.CPU, "CPU"), (EventClass.GPU, "GPU")):
-        shares = percentages(state.table(of).top(1))
-        if shares:
-            name, share = next(iter(shares.items()))
-            sentence += f"; of the time of {what} operators {name} took the most, {show_percent(share)}"
-    return f"{sentence}."
+        return FrameworkKind.NO_STEP, (Fact(name="events", value=state.events, **where),)
+    loops, first_us = _loops(state), min(loop.first_us for loop in state.loops if loop.first_us is not None)
+    where = {"node": view.node, "start": first_us / 1e6, "end": max(loop.last_us for loop in state.loops) / 1e6}
+    between = _others_us(state) / wall_us
+    facts = [
+        Fact(name="processes", value=loops, **where),
+        Fact(name="loop_time", value=wall_us / loops / 1e6, unit="s", **where),
+        Fact(name="time_in_steps", value=1.0 - between, unit="share", **where),
+        Fact(name="time_between_steps", value=between, unit="share", **where),
+    ]
+    for of, name in ((EventClass.CPU, "cpu_operator"), (EventClass.GPU, "gpu_operator")):
+        for operator, share in percentages(state.table(of).top(1)).items():
+            facts += [
+                Fact(name=name, value=operator, **where),
+                Fact(name=f"{name}_time", value=share, unit="%", **where),
+            ]
+    return FrameworkKind.LOOP, tuple(facts)

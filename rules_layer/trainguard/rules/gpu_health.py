@@ -8,24 +8,22 @@ others and its own past, because slots with half of the lanes are usual in the c
 
 from typing import ClassVar
 
+from trainguard.finding import Fact
 from trainguard.records import Status
-from trainguard.rules import gpu_health_output as output
+from trainguard.rules import gpu_problems as output
 from trainguard.rules.gpu_faults import KEPT_MINUTES, HealthState
-from trainguard.rules.gpu_health_output import HealthDetails
+from trainguard.rules.gpu_health_text import text
+from trainguard.rules.gpu_problems import HealthDetails, HealthKind
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import Percent, PositiveInt, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.units import counted
-from trainguard.rules.windowing import no_utilization
+from trainguard.rules.warm_up import lacks_utilization, waiting
 
 CLEAR_AFTER_S = 1_800.0
-NOT_COLLECTED = (
-    "has no series of GPU health, such as XID and ECC errors, reasons for throttling and PCIe width: "
-    "trainguard-collector writes them, dcgm-exporter some of them, the managed profiler none."
-)
+NAMED = 4
 
 
 class GPUHealthParameters(RuleParameters, frozen=True, kw_only=True):
@@ -53,7 +51,7 @@ SPEC = RuleSpec(
         ),
     },
     inputs=SYSTEM,
-    clause=output.clause_of,
+    text=text,
     details=HealthDetails,
     section="trainguard.report.html.sections.collected:health",
 )
@@ -84,41 +82,42 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
     def judge(self, state: HealthState, view: NodeView, parameters: GPUHealthParameters) -> RuleResult:
         """Say FIRED while a GPU has a problem; the gravest one gives the reason."""
         if view.watermark_s is None:
-            return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
+            return waiting(view)
         if not state.gpus:
             if not view.gpu_names:
-                return RuleResult(Status.NOT_APPLICABLE, no_utilization(view))
-            return RuleResult(Status.NOT_APPLICABLE, f"{view.node} {NOT_COLLECTED}", details=output.NO_DETAILS)
+                return lacks_utilization(view)
+            return _not_collected(view)
         needed = min(parameters.loaded_minutes, KEPT_MINUTES)
         problems = output.problems_of(
             state, view.node, view.watermark_s, clock_loss=parameters.clock_loss, minutes=needed
         )
         details = output.details_of(state, problems) if view.detailed else output.NO_DETAILS
         if not problems and not state.seen:
-            return RuleResult(Status.NOT_APPLICABLE, f"{view.node} {NOT_COLLECTED}", details=output.NO_DETAILS)
+            return _not_collected(view)
         if not problems:
-            neuron = len(state.neuron_devices)
-            gpus = counted(neuron, "Neuron device") if neuron else counted(len(state.gpus), "GPU")
-            over = counted(state.minutes, "minute")
-            reason = f"{gpus} of {view.node} reported no fault in {over} by {', '.join(state.seen)}."
-            return RuleResult(
+            return RuleResult.of(
+                text,
                 Status.OK,
-                f"{reason}{output.remarks_on(state, view.node)}",
+                HealthKind.HEALTHY,
+                output.healthy_facts(state, view.node),
                 data_points=state.minutes,
                 details=details,
             )
         worst = problems[0]
         others = sorted({each.gpu for each in problems} - {worst.gpu}, key=lambda gpu: (len(gpu), gpu))
-        more = f"; {counted(len(others), 'other GPU')} of the node, {', '.join(others)}, too" if others else ""
+        also = [Fact(name="other_gpu", value=gpu, node=view.node) for gpu in others[:NAMED]]
+        if others:
+            also = [Fact(name="other_gpus", value=len(others), unit="GPUs", node=view.node), *also]
         lost = max((each.lost_min for each in problems if each.lost_min is not None), default=None)
-        return RuleResult(
+        return RuleResult.of(
+            text,
             Status.FIRED,
-            f"{worst.sentence}{more}.",
+            worst.look,
+            (*worst.facts, *also),
             measured=worst.measured,
             threshold=None if worst.measured is None else parameters.clock_loss,
             worst=worst.gpu,
             data_points=state.minutes,
-            advice=worst.advice,
             affected_share=min((view.watermark_s - worst.since) / _watched_s(view.watermark_s, view), 1.0),
             wasted_share=None if lost is None else share_of_paid(view, 60.0 * lost),
             onset=worst.since,
@@ -126,6 +125,11 @@ class GPUHealth(SystemRule[GPUHealthParameters, HealthState]):
             time_left_s=0.0 if worst.fails_now else None,
             details=details,
         )
+
+
+def _not_collected(view: NodeView) -> RuleResult:
+    facts = (Fact(name="series", value=0, node=view.node),)
+    return RuleResult.of(text, Status.NOT_APPLICABLE, HealthKind.NOT_COLLECTED, facts, details=output.NO_DETAILS)
 
 
 def _watched_s(watermark_s: float, view: NodeView) -> float:

@@ -13,8 +13,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from trainguard.finding import Progress
 from trainguard.records import Status
-from trainguard.rules import memory_output as output
+from trainguard.rules.gpu_memory_increase_text import text
+from trainguard.rules.memory_details import MemoryDetails, details_of
+from trainguard.rules.memory_facts import (
+    MemoryKind,
+    closed_facts,
+    first_windows,
+    increase_facts,
+    jump_facts,
+    kind_of,
+)
 from trainguard.rules.memory_growth import (
     FLOOR_QUANTILE,
     JUMP_WINDOWS,
@@ -25,10 +35,9 @@ from trainguard.rules.memory_growth import (
     Window,
     increases_of,
 )
-from trainguard.rules.memory_output import MemoryDetails
 from trainguard.rules.memory_rise import TENTHS
 from trainguard.rules.memory_use import fold_use
-from trainguard.rules.memory_use_output import IN_USE, judge_use
+from trainguard.rules.memory_use_result import IN_USE, judge_use
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import (
     MAX_WINDOW_POINTS,
@@ -43,8 +52,8 @@ from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.units import points_in
-from trainguard.rules.warm_up import never_collected, warming_up
-from trainguard.rules.windowing import WindowedRule, WindowParameters, no_utilization, sampled_enough
+from trainguard.rules.warm_up import never_collected, node_fact, warming_up
+from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 LOADED_PERCENT = 20.0
@@ -91,7 +100,7 @@ SPEC = RuleSpec(
     managed_parameters=("increase", "patience", "window"),
     inputs=SYSTEM,
     metrics=("GPU memory",),
-    clause=output.clause_of,
+    text=text,
     details=MemoryDetails,
     section="trainguard.report.html.sections.gpu_memory_increase:blocks",
 )
@@ -130,7 +139,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
             if times.size:
                 state.note_jumps(increases, float(times[0]))
 
-    def unfit(self, view: NodeView) -> str | None:
+    def unfit(self, view: NodeView) -> RuleResult | str | None:
         """Say that there is neither a GPU nor an instance of one."""
         return None if view.mig_names else super().unfit(view)
 
@@ -139,40 +148,48 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
         if state.in_use:
             return judge_use(state.in_use, view, parameters.increase)
         if not view.gpu_names:
-            reason = f"{no_utilization(view)} Memory in use of the instances was not collected."
-            return RuleResult(Status.NOT_APPLICABLE, reason)
+            none = (node_fact("instances", len(view.mig_names), view),)
+            return RuleResult.of(text, Status.NOT_APPLICABLE, MemoryKind.INSTANCES_UNKNOWN, none)
         window = self.window_points(parameters, view.interval_s)
         increases = increases_of(state, parameters.increase, window * view.interval_s)
         if not increases:
             patience = parameters.patience_points(view.interval_s)
             if not state.gpus and view.kept_total > (0 if view.closed else patience):
-                return never_collected("GPU memory activity", view)
-            reason = output.warming_up_reason(view, patience, window)
-            return warming_up(view.kept_total, patience + JUMP_WINDOWS * window, view, {}, reason)
+                return never_collected("GPUMemoryUtilization", view)
+            needed = patience + JUMP_WINDOWS * window
+            if view.first_active_at is None:
+                return warming_up(view.kept_total, needed, view, {})
+            return RuleResult.of(
+                text,
+                Status.WARMING_UP,
+                *first_windows(view, patience, window),
+                data_points=view.kept_total,
+                progress=Progress(seen=view.kept_total, needed=needed),
+            )
         fired = [increase for increase in increases if increase.kind is not None]
         window_s = window * view.interval_s * _stretch(view)
         worst = max(fired or increases, key=lambda increase: _gravity(increase, window_s))
         strongest = state.strongest if worst.kind == "jump" and not worst.is_ramp else None
-        reason = output.sentence_of(worst, view, window_s, parameters.increase)
+        facts = [*increase_facts(worst, view, window_s, parameters.increase), *closed_facts(view)]
         if strongest is not None and strongest.points > worst.points:
-            reason += output.stronger(strongest)
-        if len(fired) > 1:
-            reason += f"; {len(fired)} GPUs of {view.node} show an increase"
-        return RuleResult(
+            facts += jump_facts(strongest, view)
+        if fired:
+            facts.append(node_fact("gpus_affected", len(fired), view, unit="GPUs"))
+        return RuleResult.of(
+            text,
             Status.FIRED if fired else Status.OK,
-            f"{reason}.",
+            kind_of(worst, parameters.increase),
+            tuple(facts),
             measured=max(worst.points, strongest.points) if strongest is not None else worst.points,
             threshold=parameters.increase,
             worst=worst.gpu,
             data_points=view.kept_total,
-            advice=output.advice_on(worst, window_s, closed=view.closed) if fired else None,
+            progress=Progress(seen=view.kept_total, needed=parameters.patience_points(view.interval_s)),
             affected_share=state.violated / state.windows if fired else None,
             onset=_onset(worst, state, view, window_s) if fired else None,
             gpus=tuple(increase.gpu for increase in fired),
             time_left_s=worst.time_left_s(window_s),
-            past_reason=output.past_sentence(worst, view.node, window_s, parameters.increase) if fired else None,
-            past_advice=output.past_advice(worst, view.node) if fired else None,
-            details=output.details_of(increases, view, window, window_s) if view.detailed else {},
+            details=details_of(increases, view, window, window_s) if view.detailed else {},
         )
 
 

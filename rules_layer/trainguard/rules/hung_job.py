@@ -1,16 +1,21 @@
 """HungJob: steps have stopped, and GPUs wait in a kernel at little power, or have gone idle.
 
 A rule over each node watches power and activity; the rule over the job fires when no GPU of any node works. What saves,
-loads or evaluates on the hosts is no hang, and a job that went on after a pause may pause for twice as long.
+loads or evaluates on the hosts is no hang, and a job that went on after a pause may pause for twice as long. Where all
+GPUs run kernels that only spin, and a step does not end, nothing else looks so, and the wait is short.
 """
 
-from statistics import fmean
 from typing import ClassVar
 
+from trainguard.finding import Fact, Progress
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import Status
-from trainguard.rules import hung_output as output
-from trainguard.rules.hung_output import HungDetails, Standstill
-from trainguard.rules.hung_steps import Progress, ProgressState, behind
+from trainguard.rules import hung_details as shown
+from trainguard.rules import hung_facts as facts
+from trainguard.rules.hung_details import HungDetails
+from trainguard.rules.hung_facts import HungKind
+from trainguard.rules.hung_steps import ProcessProgress, ProgressState, behind
+from trainguard.rules.hung_text import text
 from trainguard.rules.hung_watch import LEAST_WORK_MINUTES, WatchState
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
@@ -18,7 +23,7 @@ from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeVie
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, Loss, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.windowing import no_utilization
+from trainguard.rules.warm_up import lacks_utilization, waiting
 from trainguard.telemetry.framework import FrameworkEvents
 
 CLEAR_AFTER_S = 180.0
@@ -30,6 +35,15 @@ SILENT_NODE_S = 120.0
 
 STEP_SLACK_S = 30.0
 """A step may end so much later than its last kernel."""
+
+SPINNING_S, SPINNING_AT_END_S = 60.0, 15.0
+"""All GPUs that spin while no step ends hang after so long; of a job that ended like that nobody is woken for less."""
+
+SPINNING_STEPS = 5
+"""A standstill of fewer steps, by their usual pace, may be a slow one."""
+
+BEFORE_WORK = 2.0
+"""Without steps, GPUs that spin before any has worked may wait for a rank that loads: so many times as long."""
 
 
 class HungJobParameters(RuleParameters, frozen=True, kw_only=True):
@@ -62,7 +76,8 @@ SPEC = RuleSpec(
     },
     inputs=SYSTEM,
     explains=(LOW_GPUS,),
-    clause=output.clause_of,
+    text=text,
+    claims={"": (Bucket.HANG,)},
     loss_from_now=_loss_from_now,
     details=HungDetails,
     section="trainguard.report.html.sections.collected:hung",
@@ -93,21 +108,26 @@ class HungJob(SystemRule[HungJobParameters, WatchState]):
     def judge(self, state: WatchState, view: NodeView, parameters: HungJobParameters) -> RuleResult:
         """Say what is known of the node; only the rule over the job fires."""
         if view.watermark_s is None:
-            return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
-        details = output.details_of({view.node: state}, {}) if view.detailed and state.minutes else output.NO_DETAILS
+            return waiting(view)
+        details = shown.details_of({view.node: state}, {}) if view.detailed and state.minutes else shown.NO_DETAILS
         if not view.gpu_names:
-            return RuleResult(Status.NOT_APPLICABLE, no_utilization(view), details=details)
+            return lacks_utilization(view, details)
         if not state.minutes:
-            return RuleResult(Status.NOT_APPLICABLE, f"{view.node}: {output.NOT_COLLECTED}", details=details)
-        if not state.known:
-            reason = f"no GPU of {view.node} has worked for {LEAST_WORK_MINUTES} minutes with a sample of power."
-            return RuleResult(Status.WARMING_UP, reason, data_points=state.minutes, details=details)
-        return RuleResult(
+            kind, status = HungKind.NO_POWER, Status.NOT_APPLICABLE
+            return RuleResult.of(text, status, kind, facts.no_power(view.node), details=details)
+        if not state.can_judge:
+            return _not_known(state, view.node, details, data_points=state.minutes)
+        kind, found = facts.facts_of_node(state, view.node)
+        needed = _needed_s(parameters, state.longest_s, has_steps=False)
+        return RuleResult.of(
+            text,
             Status.OK,
-            output.node_sentence(state, view.node),
+            kind,
+            found,
             measured=state.quiet_s / 60.0,
-            threshold=_needed_s(parameters, state.longest_s, has_steps=False) / 60.0,
+            threshold=needed / 60.0,
             data_points=state.minutes,
+            progress=_progress(state.quiet_s, needed),
             near=state.quiet_since is not None,
             details=details,
         )
@@ -133,56 +153,127 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
     def judge(self, view: JobView, parameters: HungJobParameters) -> RuleResult:
         """Compare how long no GPU has worked with what the job has shown before."""
         watched = _watched(view)
-        steps = _progress(view)
-        details = output.NO_DETAILS
+        steps = _steps(view)
+        details = shown.NO_DETAILS
         if view.detailed and watched:
-            details = output.details_of(watched, {name: each.number for name, each in steps.items()})
+            details = shown.details_of(watched, {name: each.number for name, each in steps.items()})
         if not watched:
-            if view.system_through is None:
-                return RuleResult(Status.WAITING_FOR_DATA, "no system metrics yet.")
-            parted = [facts.system for facts in view.nodes.values() if facts.system and _is_partitioned(facts)]
-            reason = no_utilization(parted[0]) if parted else output.NOT_COLLECTED
-            return RuleResult(Status.NOT_APPLICABLE, reason, details=details)
+            return _not_watched(view, details)
         newest = max(state.through for state in watched.values())
         silent_s = SILENT_NODE_S + view.evaluation_every_s
         silent = [node for node, state in watched.items() if newest - state.through > silent_s]
         present = {node: state for node, state in watched.items() if node not in silent}
-        if not all(state.known for state in present.values()):
-            reason = f"its GPUs have not worked for {LEAST_WORK_MINUTES} minutes with samples of power yet."
-            return RuleResult(Status.WARMING_UP, reason, details=details)
+        if not all(state.can_judge for state in present.values()):
+            return _not_known(next(each for each in present.values() if not each.can_judge), None, details)
         since = max(state.quiet_since or newest for state in present.values())
-        seconds = max(min(state.through for state in present.values()) - since, 0.0)
-        stopped = bool(steps) and max(each.end_us for each in steps.values()) / 1e6 <= since + STEP_SLACK_S
+        through = max(min(state.through for state in present.values()), since)
+        spins = all(state.spins for state in present.values())
+        last_step_end = _last_step_end(steps, (since + STEP_SLACK_S, through) if spins and view.closed else None)
+        stopped = bool(steps) and last_step_end <= since + STEP_SLACK_S
         longest_s = max(state.longest_s for state in watched.values())
         needed = _needed_s(parameters, longest_s, has_steps=stopped)
+        if spins:
+            needed = _needed_of_spinning(view, present, steps, needed, stopped=stopped)
         is_quiet = all(state.quiet_since is not None for state in present.values())
-        if not is_quiet or seconds < needed or (steps and not stopped):
-            return RuleResult(
+        lasted = through - since if is_quiet else 0.0
+        if not is_quiet or lasted < needed or (steps and not stopped):
+            kind, found = facts.facts_of_calm(present)
+            if lasted > 0.0:
+                kind, found = facts.facts_of_quiet(since, through, needed)
+            return RuleResult.of(
+                text,
                 Status.OK,
-                output.calm_sentence(seconds if is_quiet else 0.0, needed, present),
-                measured=seconds / 60.0 if is_quiet else 0.0,
+                kind,
+                found,
+                measured=lasted / 60.0,
                 threshold=needed / 60.0,
+                progress=_progress(lasted, needed),
                 near=is_quiet,
                 details=details,
             )
-        found = _standstill(view, present, silent, steps, seconds, stopped=stopped)
-        where = [*(found.behind or ()), *found.silent, *found.suspects]
+        standstill = facts.standstill_of(
+            present,
+            (since, through, needed),
+            silent=silent,
+            last_step_end=last_step_end if stopped else None,
+            behind=None if any(each.waiting for each in view.nodes.values()) else behind(steps),
+        )
+        where = [*(standstill.behind or ()), *standstill.silent, *standstill.suspects]
         began = view.started_at if view.started_at is not None else since
-        wasted = seconds / max(newest - began, seconds)
-        return RuleResult(
+        wasted = lasted / max(newest - began, lasted)
+        return RuleResult.of(
+            text,
             Status.FIRED,
-            f"{output.sentence_of(found)}.",
-            measured=seconds / 60.0,
+            standstill.kind,
+            standstill.facts,
+            measured=lasted / 60.0,
             threshold=needed / 60.0,
+            progress=_progress(lasted, needed),
             worst=where[0] if where else None,
-            advice=output.advice_on(found),
             affected_share=wasted,
             wasted_share=wasted,
-            onset=since,
-            gpus=(*found.waiting, *found.idle),
+            onset=last_step_end if stopped else since,
+            gpus=(*standstill.waiting, *standstill.idle),
             time_left_s=0.0,
             details=details,
         )
+
+
+def _progress(lasted: float, needed: float) -> Progress:
+    return Progress(seen=int(lasted), needed=round(needed), counts="seconds")
+
+
+def _not_known(state: WatchState, node: str | None, details: HungDetails, *, data_points: int = 0) -> RuleResult:
+    """Say that GPUs have not worked for long enough to tell work from waiting."""
+    minutes = facts.facts_of_unknown(state, node)
+    progress = Progress(seen=int(minutes[0].value), needed=LEAST_WORK_MINUTES, counts="minutes")
+    return RuleResult.of(
+        text,
+        Status.WARMING_UP,
+        HungKind.NOT_KNOWN,
+        minutes,
+        data_points=data_points,
+        progress=progress,
+        needs_longer=True,
+        details=details,
+    )
+
+
+def _not_watched(view: JobView, details: HungDetails) -> RuleResult:
+    """Say why no node of a job can be watched."""
+    if view.system_through is None:
+        none = (Fact(name="samples", value=0),)
+        return RuleResult.of(text, Status.WAITING_FOR_DATA, HungKind.NO_SAMPLES, none)
+    parted = [each.system for each in view.nodes.values() if each.system and _is_partitioned(each)]
+    if parted:
+        return lacks_utilization(parted[0], details)
+    return RuleResult.of(text, Status.NOT_APPLICABLE, HungKind.NO_POWER, facts.no_power(None), details=details)
+
+
+def _last_step_end(steps: dict[str, ProcessProgress], spun: tuple[float, float] | None) -> float:
+    """Return when the last step of all processes ended, epoch seconds; 0 without steps.
+
+    ``spun`` is by when, and up to when, all GPUs of a job that has ended spun.
+    """
+    ends = [each.end_us / 1e6 if spun is None else each.ended_by(*spun) for each in steps.values()]
+    return max(ends, default=0.0)
+
+
+def _needed_of_spinning(
+    view: JobView,
+    present: dict[str, WatchState],
+    steps: dict[str, ProcessProgress],
+    needed: float,
+    *,
+    stopped: bool,
+) -> float:
+    """Return for how many seconds GPUs must spin that all do; ``needed`` is that of GPUs that may only wait."""
+    if not stopped:
+        return needed if all(state.known for state in present.values()) else BEFORE_WORK * needed
+    least = SPINNING_AT_END_S if view.closed else SPINNING_S
+    pace_s = max(each.pace_us for each in steps.values()) / 1e6
+    longest_s = max(state.longest_s for state in present.values())
+    return min(needed, max(least, SPINNING_STEPS * pace_s, LEARNED * longest_s))
 
 
 def _needed_s(parameters: HungJobParameters, longest_s: float, *, has_steps: bool) -> float:
@@ -193,43 +284,19 @@ def _needed_s(parameters: HungJobParameters, longest_s: float, *, has_steps: boo
 
 def _watched(view: JobView) -> dict[str, WatchState]:
     """Return what was seen of the nodes that have samples of power, and whose GPUs are not all partitioned."""
-    states = {node: facts.watched.get(SPEC.name) for node, facts in view.nodes.items() if not _is_partitioned(facts)}
+    states = {node: each.watched.get(SPEC.name) for node, each in view.nodes.items() if not _is_partitioned(each)}
     return {node: state for node, state in states.items() if isinstance(state, WatchState) and state.minutes}
 
 
-def _is_partitioned(facts: NodeFacts) -> bool:
-    return facts.system is not None and bool(facts.system.mig_names) and not facts.system.gpu_names
+def _is_partitioned(node: NodeFacts) -> bool:
+    return node.system is not None and bool(node.system.mig_names) and not node.system.gpu_names
 
 
-def _progress(view: JobView) -> dict[str, Progress]:
-    states = [facts.collected.get(SPEC.name) for facts in view.nodes.values()]
+def _steps(view: JobView) -> dict[str, ProcessProgress]:
+    states = [node.collected.get(SPEC.name) for node in view.nodes.values()]
     return {
         name: progress
         for state in states
         if isinstance(state, ProgressState)
         for name, progress in sorted(state.processes.items())
     }
-
-
-def _standstill(
-    view: JobView,
-    present: dict[str, WatchState],
-    silent: list[str],
-    steps: dict[str, Progress],
-    seconds: float,
-    *,
-    stopped: bool,
-) -> Standstill:
-    waiting = [f"{node}/{gpu}" for node, state in present.items() for gpu in state.waiting]
-    idle = [f"{node}/{gpu}" for node, state in present.items() for gpu in state.idle]
-    shown = [(state, gpu) for state in present.values() for gpu in (state.waiting or state.idle)]
-    return Standstill(
-        seconds=seconds,
-        waiting=waiting,
-        idle=idle,
-        silent=silent,
-        power=fmean(state.drawn[gpu] for state, gpu in shown),
-        power_at_work=fmean(state.known[gpu] for state, gpu in shown),
-        steps_stopped=stopped,
-        behind=None if any(facts.waiting for facts in view.nodes.values()) else behind(steps),
-    )

@@ -12,6 +12,9 @@ MOST_PROCESSES = 256
 LONGEST_NUMBER = 20
 PACE_STEPS = 64
 
+CUT_SLACK_S = 5.0
+"""A process ends so long before the last sample, at most."""
+
 UNWRITTEN_US, UNWRITTEN_ELSEWHERE_US = 10_000, 60_000_000
 """What a process that hangs may not have written yet: of TrainGuard's recorder, and of other writers, whose files take
 events once a minute."""
@@ -19,11 +22,11 @@ events once a minute."""
 _RECORDED = re.compile(r"-rank\d+\Z")
 
 
-class Progress(msgspec.Struct, array_like=True):
+class ProcessProgress(msgspec.Struct, array_like=True):
     """The newest step of a process: when it ended, epoch microseconds, its number, and how many there were.
 
     ``pace_us`` is the time from one step's end to the next's, microseconds, 0 where it is not known; ``mode`` is that
-    of the newest step.
+    of the newest step. ``begun_us`` is when the newest step began, and ``before_us`` when the one before it ended.
     """
 
     end_us: int
@@ -31,6 +34,16 @@ class Progress(msgspec.Struct, array_like=True):
     steps: int
     pace_us: int = 0
     mode: str = ""
+    begun_us: int = 0
+    before_us: int = 0
+
+    def ended_by(self, since: float, through: float) -> float:
+        """Return when its last step ended, epoch seconds, where its GPU spun from ``since`` to ``through``.
+
+        A step that lasted all that time, up to the process's own end, did not end: the step before it was the last.
+        """
+        is_cut = self.before_us and self.begun_us <= 1e6 * since and self.end_us >= 1e6 * (through - CUT_SLACK_S)
+        return (self.before_us if is_cut else self.end_us) / 1e6
 
     @property
     def reached(self) -> int | None:
@@ -41,7 +54,7 @@ class Progress(msgspec.Struct, array_like=True):
 class ProgressState(msgspec.Struct, array_like=True):
     """Processes by name; of more than there is room for, the first by name."""
 
-    processes: dict[str, Progress] = msgspec.field(default_factory=dict)
+    processes: dict[str, ProcessProgress] = msgspec.field(default_factory=dict)
 
     def fold(self, events: FrameworkEvents) -> None:
         """Take in the steps of one object."""
@@ -57,12 +70,15 @@ class ProgressState(msgspec.Struct, array_like=True):
                 continue
             number = batch.numbers[newest][:LONGEST_NUMBER]
             pace_us = _pace_us(batch) or (was.pace_us if was is not None and was.mode == batch.mode else 0)
-            self.processes[batch.process] = Progress(int(ends[newest]), number, steps, pace_us, batch.mode)
+            before_us = max(int(np.delete(ends, newest).max(initial=0)), 0 if was is None else was.end_us)
+            self.processes[batch.process] = ProcessProgress(
+                int(ends[newest]), number, steps, pace_us, batch.mode, int(batch.starts_us[newest]), before_us
+            )
         if len(self.processes) > MOST_PROCESSES:
             self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
 
 
-def behind(processes: dict[str, Progress]) -> list[str]:
+def behind(processes: dict[str, ProcessProgress]) -> list[str]:
     """Return the processes that are certainly not as far as the furthest, the least far first.
 
     Only steps of one mode compare. A process that hangs may have ended steps that it has not written, as many as fit
@@ -83,7 +99,7 @@ def behind(processes: dict[str, Progress]) -> list[str]:
     return [name for _, name in sorted(late)]
 
 
-def _unwritten(name: str, progress: Progress, most: int) -> int:
+def _unwritten(name: str, progress: ProcessProgress, most: int) -> int:
     """Return how many steps a process may have ended beyond its newest; ``most`` where that is not known."""
     if progress.pace_us <= 0:
         return most

@@ -1,18 +1,21 @@
 """Whether a node's GPUs have stopped working, by power and activity, sample by sample.
 
 Source of the signature: kernels of NCCL poll while they wait for a peer, so that a GPU in a collective that never ends
-is 100 % utilized, moves no memory, and draws little more power than an idle one.
+is 100 % utilized, moves no memory, and draws little more power than an idle one. A GPU that has not worked for long is
+known to wait only where its kernel spins (`trainguard.rules.hung_spin`).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from statistics import median
 
 import msgspec
 import numpy as np
 
+from trainguard.rules.hung_spin import FLAT, Spin, spins_of
 from trainguard.rules.rule_inputs import NodeMinute
 from trainguard.telemetry import devices as names
+from trainguard.telemetry.devices import DeviceSeries
 from trainguard.telemetry.snapshots import FloatArray
 
 IDLE_PERCENT, BUSY_PERCENT = 10.0, 90.0
@@ -26,6 +29,9 @@ STRAY_SHARE = 0.1
 
 CALM_BYTES = 10e6
 """Bytes a second of disks, or of the network: with more of them the job saves or loads something."""
+
+TAIL_S = 10.0
+"""A process that was killed while its GPU spun leaves samples of an idle GPU up to the end of the job, no more."""
 
 WORK_MINUTES, LEAST_WORK_MINUTES = 15, 5
 MOST_GPUS = 64
@@ -50,6 +56,12 @@ class WatchState(msgspec.Struct, array_like=True):
         Their power in that minute, watts.
     minutes : int
         Minutes with samples of power.
+    spinning_since : float or None
+        Since when each GPU that was ever active has run a kernel that only spins, beside a calm host.
+    spinning_through : float or None
+        The last sample in which they did.
+    limits : dict of str to float
+        The GPUs' power limits, watts, where they are collected.
     """
 
     at: float | None = None
@@ -61,6 +73,19 @@ class WatchState(msgspec.Struct, array_like=True):
     idle: list[str] = msgspec.field(default_factory=list)
     drawn: dict[str, float] = msgspec.field(default_factory=dict)
     minutes: int = 0
+    spinning_since: float | None = None
+    limits: dict[str, float] = msgspec.field(default_factory=dict)
+    spinning_through: float | None = None
+
+    @property
+    def spins(self) -> bool:
+        """Whether all GPUs spin now, or did until the end of their process."""
+        return self.spinning_through is not None and self.through - self.spinning_through <= TAIL_S
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether work is told from waiting: power at work is known, or all GPUs spin."""
+        return bool(self.known) or self.spinning_since is not None
 
     @property
     def known(self) -> dict[str, float]:
@@ -89,26 +114,59 @@ class WatchState(msgspec.Struct, array_like=True):
             return
         self.at = float(minute.snapshots.times[-1])
         self.minutes += 1
+        self._note_limits(minute)
         known = self.known
-        look = _look_at(minute, known, near_idle)
+        spins = {gpu: spin for gpu, spin in spins_of(minute, known, near_idle).items() if not self._wavers(gpu, power)}
+        if not spins and self.spins and not (minute.snapshots.gpu_utilization >= IDLE_PERCENT).any():
+            return  # the process was killed: a few samples are left
+        look = _look_at(minute, known, near_idle, spins)
         if look is None:
-            self._note_work(minute, known)
+            if not known:
+                self._go_on()
+            self._note_work(minute, known.keys() | spins.keys())
             return
         if self.paused_since is not None and look.worked_until > self.paused_since:
-            self.longest_s = max(self.longest_s, look.worked_from - self.paused_since)
-            self.paused_since = self.quiet_since = None
+            if known:
+                self.longest_s = max(self.longest_s, look.worked_from - self.paused_since)
+            self._go_on()
         if look.is_quiet:
-            begin = look.worked_until if math.isfinite(look.worked_until) else float(minute.snapshots.times[0])
-            self.paused_since = begin if self.paused_since is None else self.paused_since
-            self.quiet_since = begin if self.quiet_since is None else self.quiet_since
-            self.waiting, self.idle, self.drawn = look.waiting, look.idle, look.drawn
-            if look.idle and not _is_calm(minute, len(look.waiting)):
-                self.quiet_since = self.at
+            self._stand_still(minute, look, spins)
         if self.paused_since is None:
-            self._note_work(minute, {})
+            self._note_work(minute, spins.keys())
 
-    def _note_work(self, minute: NodeMinute, known: Mapping[str, float]) -> None:
-        """Add the power of GPUs that were busy throughout the minute; of those ``known`` nobody knows whether in work.
+    def _stand_still(self, minute: NodeMinute, look: "_Look", spins: Mapping[str, Spin]) -> None:
+        """Take note of a minute up to whose end no GPU works."""
+        first, at = float(minute.snapshots.times[0]), float(minute.snapshots.times[-1])
+        begin = look.worked_until if math.isfinite(look.worked_until) else first
+        self.paused_since = begin if self.paused_since is None else self.paused_since
+        self.quiet_since = begin if self.quiet_since is None else self.quiet_since
+        self.waiting, self.idle, self.drawn = look.waiting, look.idle, look.drawn
+        is_calm = _is_calm(minute, len(look.waiting))
+        # Beside GPUs that never worked, those at work before the first step may wait for one that loads data.
+        if not is_calm and (look.idle or (not self.known and len(look.drawn) < len(minute.snapshots.gpu_names))):
+            self.quiet_since = at
+        if not is_calm or spins.keys() < look.drawn.keys():
+            self.spinning_since = self.spinning_through = None
+            return
+        since = max(spin.since for spin in spins.values())
+        self.spinning_since = since if self.spinning_since is None or since > first else self.spinning_since
+        self.spinning_through = min(spin.through for spin in spins.values())
+
+    def _wavers(self, gpu: str, power: Mapping[str, DeviceSeries]) -> bool:
+        """Tell whether a GPU's power has changed since the minute before, in which it spun."""
+        before = self.drawn.get(gpu) if self.spinning_since is not None else None
+        return before is not None and abs(power[gpu].last - before) > FLAT * before
+
+    def _go_on(self) -> None:
+        self.paused_since = self.quiet_since = self.spinning_since = self.spinning_through = None
+
+    def _note_limits(self, minute: NodeMinute) -> None:
+        for gpu, series in minute.devices.of(names.POWER_LIMIT).items():
+            if gpu in self.limits or len(self.limits) < MOST_GPUS:
+                self.limits[gpu] = round(series.last, 1)
+
+    def _note_work(self, minute: NodeMinute, doubtful: Set[str]) -> None:
+        """Add the power of GPUs that were busy throughout the minute; of the ``doubtful`` nobody knows whether in work.
 
         One that waits for a GPU which has no samples any more looks busy, too.
         """
@@ -116,7 +174,12 @@ class WatchState(msgspec.Struct, array_like=True):
         for column, gpu in enumerate(minute.snapshots.gpu_names):
             sampled = _sampled(minute.snapshots.gpu_utilization[:, column])
             is_at_work = minute.started.any() and sampled.size and float(sampled.mean()) >= IDLE_PERCENT
-            if is_at_work and gpu not in known and gpu in power and (gpu in self.power or len(self.power) < MOST_GPUS):
+            if (
+                is_at_work
+                and gpu not in doubtful
+                and gpu in power
+                and (gpu in self.power or len(self.power) < MOST_GPUS)
+            ):
                 newest = [*self.power.get(gpu, []), round(power[gpu].mean, 1)]
                 self.power[gpu] = newest[-WORK_MINUTES:]
 
@@ -132,8 +195,11 @@ class _Look(msgspec.Struct, frozen=True):
     drawn: dict[str, float]
 
 
-def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float) -> _Look | None:
-    """Look for work in a minute; None where a GPU that has worked is not known well enough, or has no samples."""
+def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float, spins: Mapping[str, Spin]) -> _Look | None:
+    """Look for work in a minute; None where a GPU that has worked is not known well enough, or has no samples.
+
+    One that is not known well enough is known to wait where it spins.
+    """
     snapshots, power = minute.snapshots, minute.devices.of(names.POWER)
     worked: list[float] = []
     waiting: list[str] = []
@@ -142,23 +208,38 @@ def _look_at(minute: NodeMinute, known: dict[str, float], near_idle: float) -> _
     for column, gpu in enumerate(snapshots.gpu_names):
         if not minute.view.ever_active[column]:
             continue
-        utilization, memory = snapshots.gpu_utilization[:, column], snapshots.gpu_memory[:, column]
-        if gpu not in known or gpu not in power or not _sampled(utilization).size:
+        utilization = snapshots.gpu_utilization[:, column]
+        if not (gpu in known or gpu in spins) or gpu not in power or not _sampled(utilization).size:
             return None
-        between = (utilization >= IDLE_PERCENT) & (utilization < BUSY_PERCENT)
-        moves = (utilization >= BUSY_PERCENT) & (memory > MEMORY_PERCENT)
         series = power[gpu]
-        high = series.values > near_idle * known[gpu]
-        for times, works in ((snapshots.times, between | moves), (series.times, high)):
-            if np.count_nonzero(works) > STRAY_SHARE * works.size:
-                worked += times[works].tolist()
-        newest = float(_sampled(utilization)[-1])
-        (idle if newest < IDLE_PERCENT else waiting).append(gpu)
+        if gpu in known:
+            worked += _work_of(minute, column, series, near_idle * known[gpu])
+        else:
+            worked += snapshots.times[snapshots.times < spins[gpu].since].tolist()
+        (idle if _is_idle(utilization, gpu in spins) else waiting).append(gpu)
         drawn[gpu] = round(float(series.values[-1]), 1)
     if not drawn:
         return None
     until = max(worked, default=-math.inf)
     return _Look(min(worked, default=math.inf), until, until < float(snapshots.times[-1]), waiting, idle, drawn)
+
+
+def _work_of(minute: NodeMinute, column: int, power: DeviceSeries, least: float) -> list[float]:
+    """Return the times at which a GPU shows work, by utilization and memory, or by more than ``least`` watts."""
+    snapshots = minute.snapshots
+    utilization, memory = snapshots.gpu_utilization[:, column], snapshots.gpu_memory[:, column]
+    between = (utilization >= IDLE_PERCENT) & (utilization < BUSY_PERCENT)
+    moves = (utilization >= BUSY_PERCENT) & (memory > MEMORY_PERCENT)
+    found: list[float] = []
+    for times, works in ((snapshots.times, between | moves), (power.times, power.values > least)):
+        if np.count_nonzero(works) > STRAY_SHARE * works.size:
+            found += times[works].tolist()
+    return found
+
+
+def _is_idle(utilization: FloatArray, spins: bool) -> bool:
+    """Tell whether a GPU that stands still is idle, by its newest sample; one that spins was killed after it."""
+    return not spins and float(_sampled(utilization)[-1]) < IDLE_PERCENT
 
 
 def _sampled(values: FloatArray) -> FloatArray:

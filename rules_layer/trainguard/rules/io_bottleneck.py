@@ -5,8 +5,10 @@ Source: AWS documentation of IOBottleneck. How points are counted and judged is 
 
 from typing import ClassVar
 
+from trainguard.ledger.bucket import Bucket
 from trainguard.rules.bottleneck_counts import Cores, MinuteCount
-from trainguard.rules.bottleneck_output import BottleneckDetails
+from trainguard.rules.bottleneck_details import BottleneckDetails
+from trainguard.rules.bottleneck_facts import CoreSeries
 from trainguard.rules.bottlenecks import (
     BOTTLENECK_HELP,
     BOTTLENECKED_SHARE,
@@ -16,11 +18,12 @@ from trainguard.rules.bottlenecks import (
     BottleneckParameters,
     BottleneckRule,
 )
+from trainguard.rules.io_bottleneck_text import text
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import Percent
 from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import show_percent
+from trainguard.rules.words import Text
 from trainguard.telemetry.snapshots import Snapshots
 
 WAITING_NODE = 15.0
@@ -60,7 +63,8 @@ SPEC = RuleSpec(
     metrics=("I/O",),
     explains=EXPLAINED,
     seen_with=(LOW_GPUS,),
-    clause="the GPUs waited for storage or other I/O",
+    text=text,
+    claims={"": (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)},
     details=BottleneckDetails,
     chart_lines=(
         ChartLine("utilization", "gpu_threshold", "a GPU waits"),
@@ -76,7 +80,8 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = IOBottleneckParameters
     peak_key: ClassVar[str] = "io_wait_max"
-    metric: ClassVar[str] = "I/O wait"
+    series: ClassVar[CoreSeries] = CoreSeries("I/OWaitPercentage", "mean_io_wait", "highest_io_wait", "%")
+    more_peak: ClassVar[float] = 15.0
     least_judged_s: ClassVar[float] = FIRST_PASS_S
 
     def cores(self, snapshots: Snapshots) -> Cores:
@@ -91,18 +96,6 @@ class IOBottleneck(BottleneckRule[IOBottleneckParameters]):
         """Return ``io_threshold``."""
         return parameters.io_threshold
 
-    def cause(self, parameters: IOBottleneckParameters) -> str:
-        """Say how much of its time a core waited."""
-        return f"a core waited for I/O more than {show_percent(parameters.io_threshold)} of its time"
-
-    def cause_of_minutes(self, level: float, peak: float) -> str:
-        """Say how much of their time the cores waited."""
-        return f"cores waited for I/O, the first of them {show_percent(peak)} of its time and all {show_percent(level)}"
-
-    def remedy(self, level: float) -> str:
-        """Read less often, ahead of time, or from a faster place."""
-        del level
-        return (
-            "Prefetch, pack the data set into fewer and larger files of a binary format, or keep it on a faster "
-            "volume or file system"
-        )
+    def words(self) -> Text:
+        """Return how it is told."""
+        return text

@@ -4,19 +4,21 @@ Source: NVIDIA, NVML API reference, "GPM Functions": under MIG, activity is that
 """
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
+from trainguard.finding import Fact, Progress
 from trainguard.records import Status
-from trainguard.rules.low_gpu_activity import EFFECTIVE_PERCENT, MINUTE_S, MOST_GPUS, MOST_MINUTES
-from trainguard.rules.low_gpu_idle import IDLE_FINDING_S
-from trainguard.rules.low_gpu_output import SM_P95
+from trainguard.rules.low_gpu_devices import EFFECTIVE_PERCENT, MINUTE_S, MOST_GPUS, MOST_MINUTES
+from trainguard.rules.low_gpu_node import IDLE_FINDING_S
+from trainguard.rules.low_gpu_results import SM_P95
+from trainguard.rules.low_gpu_text import text
+from trainguard.rules.low_gpu_usage import Kind, of_node, stream_end
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.units import counted, show_duration, show_percent
-from trainguard.rules.windowing import no_utilization
 from trainguard.telemetry import devices as names
 
 USED_PERCENT = 1.0
@@ -27,7 +29,8 @@ class InstanceMinutes(msgspec.Struct, array_like=True):
     """Mean SM activity of an instance's newest minutes, tenths of a percent each.
 
     ``low`` is how many of the newest in a row were low, since epoch seconds ``since``; ``lost`` is what they left
-    undone, in minutes of the instance. ``used`` says that the instance has worked.
+    undone, in minutes of the instance. ``used`` says that the instance has worked. ``begun`` are the minutes' starts,
+    epoch seconds.
     """
 
     activity: list[int] = msgspec.field(default_factory=list)
@@ -35,6 +38,7 @@ class InstanceMinutes(msgspec.Struct, array_like=True):
     since: float | None = None
     lost: float = 0.0
     used: bool = False
+    begun: list[int] = msgspec.field(default_factory=list)
 
     def p95(self, minutes: int) -> float:
         """Return the 95th percentile of the newest minutes, percent."""
@@ -48,6 +52,7 @@ def fold_instances(instances: dict[str, InstanceMinutes], minute: NodeMinute, th
             continue
         held = instances.setdefault(name, InstanceMinutes())
         held.activity = [*held.activity, round(10.0 * series.mean)][-MOST_MINUTES:]
+        held.begun = [*held.begun, int(series.times[0])][-MOST_MINUTES:]
         if series.mean >= USED_PERCENT and not held.used:
             held.used, held.low, held.since, held.lost = True, 0, None, 0.0
         if series.mean >= threshold_sm:
@@ -66,28 +71,33 @@ def judge_instances(
     An instance fires that was low in every minute for ``lasting_s`` seconds; for 20 minutes where none was used.
     """
     if not instances:
-        reason = f"{no_utilization(view)} SM activity of the instances, which stands in for it, was not collected."
-        return RuleResult(Status.NOT_APPLICABLE, reason)
+        facts = (of_node(view, "instances", len(view.mig_names), "instances"),)
+        return RuleResult.of(text, Status.NOT_APPLICABLE, Kind.INSTANCES_UNKNOWN, facts)
     used = {name: held for name, held in instances.items() if held.used}
     judged = used or instances
     needed = min(math.ceil((lasting_s if used else IDLE_FINDING_S) / MINUTE_S), MOST_MINUTES)
     seen = max(len(held.activity) for held in judged.values())
+    streak = max(held.low for held in judged.values())
+    progress = Progress(seen=seen, needed=needed, counts="minutes", streak=streak)
     if seen < needed:
-        reason = f"the instances (MIG) of {view.node} have {seen} of {counted(needed, 'minute')} with SM activity."
-        return RuleResult(Status.WARMING_UP, reason, data_points=seen)
+        facts = (of_node(view, "minutes_measured", seen, "minutes", threshold=float(needed)),)
+        more = {"data_points": seen, "progress": progress}
+        return RuleResult.of(text, Status.WARMING_UP, Kind.INSTANCES_WARMING_UP, facts, **more)
     lost_s = MINUTE_S * sum(held.lost for held in judged.values() if held.low >= needed) / len(judged)
     p95 = {name: held.p95(max(needed, held.low)) for name, held in judged.items()}
     low = sorted((name for name, held in judged.items() if held.low >= needed), key=lambda name: (p95[name], name))
     worst = low[0] if low else min(p95, key=lambda name: (p95[name], name))
-    return RuleResult(
+    return RuleResult.of(
+        text,
         Status.FIRED if low else Status.OK,
-        _sentence(worst, p95[worst], judged[worst], low, view, threshold_sm, used=bool(used)),
+        Kind.INSTANCES_FINE if not low else Kind.INSTANCES_LOW if used else Kind.INSTANCES_UNUSED,
+        _facts(worst, judged, max(needed, judged[worst].low), low, view, threshold_sm),
         measured=p95[worst],
         threshold=threshold_sm,
         measure=SM_P95,
         worst=worst,
         data_points=seen,
-        advice=_advice(worst, p95[worst], view, used=bool(used)) if low else None,
+        progress=progress,
         affected_share=share_of_paid(view, MINUTE_S * judged[worst].low) if low else None,
         wasted_share=share_of_paid(view, lost_s) if low else None,
         onset=min(judged[name].since or 0.0 for name in low) if low else None,
@@ -95,31 +105,27 @@ def judge_instances(
     )
 
 
-def _sentence(
-    worst: str, p95: float, held: InstanceMinutes, low: list[str], view: NodeView, threshold: float, *, used: bool
-) -> str:
-    unmeasured = "; utilization is not measured, since its GPUs are partitioned (MIG)"
-    allowed = f"(threshold {show_percent(threshold)})"
-    if not low:
-        return (
-            f"{worst} on {view.node}, the least active instance: the 95th percentile of its SM activity is "
-            f"{show_percent(p95)} {allowed}{unmeasured}."
-        )
-    more = f"; {len(low)} instances of {view.node} are low" if len(low) > 1 else ""
-    lasted = show_duration(MINUTE_S * min(held.low, MOST_MINUTES))
-    if not used:
-        idle = f"for {lasted} the SM activity of each was below {show_percent(USED_PERCENT)}"
-        return f"no instance (MIG) of {view.node} was used: {idle}{unmeasured}."
-    return (
-        f"{worst} on {view.node}: for {lasted} 95 % of its minutes have an SM activity of at most {show_percent(p95)} "
-        f"{allowed}{more}{unmeasured}."
+def _facts(
+    worst: str, judged: Mapping[str, InstanceMinutes], minutes: int, low: list[str], view: NodeView, threshold: float
+) -> tuple[Fact, ...]:
+    """Return the activity of the least active instance over its newest minutes, and how many are low."""
+    held = judged[worst]
+    newest = held.activity[-minutes:]
+    times = {
+        "series": names.SM_ACTIVITY,
+        "start": float(held.begun[-len(newest)]) if held.begun else view.first_sample_at,
+    }
+    highest = max(max(each.activity[-len(newest) :]) for each in judged.values()) / 10.0
+    facts = (
+        of_node(view, "p95_sm_activity", held.p95(minutes), "%", device=worst, threshold=threshold, **times),
+        of_node(view, "instances", len(judged), "instances"),
     )
-
-
-def _advice(worst: str, p95: float, view: NodeView, *, used: bool) -> str:
-    if not used:
-        return f"Check whether the job hangs on {view.node} or computes on the CPU, and stop it if it does."
+    if not low:
+        return facts
     return (
-        "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or give the job a smaller instance "
-        f"than {worst} on {view.node}: its kernels leave {show_percent(100.0 - p95)} of its multiprocessors unused."
+        *facts,
+        of_node(view, "highest_sm_activity", highest, "%", threshold=USED_PERCENT, **times),
+        of_node(view, "low_time", MINUTE_S * min(held.low, MOST_MINUTES), "s", device=worst, **times),
+        of_node(view, "gpus_affected", len(low), "instances"),
+        *stream_end(view),
     )

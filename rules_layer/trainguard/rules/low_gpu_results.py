@@ -1,112 +1,264 @@
-"""What is said of a whole node: that it idles, pauses too often, or looks busier than it is."""
+"""What is found of single GPUs: too little work, unsteady work, work that uses little of them, or memory held."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from trainguard.finding import Fact
 from trainguard.records import Status
-from trainguard.rules import low_gpu_held_output as held_output
-from trainguard.rules import low_gpu_output as output
-from trainguard.rules.low_gpu_activity import SM, Hollow
-from trainguard.rules.low_gpu_held import HeldMemory, held_memory
-from trainguard.rules.low_gpu_idle import IDLE_FINDING_S, Idleness
-from trainguard.rules.low_gpu_output import LowGpuDetails
-from trainguard.rules.low_gpu_pauses import RegularBreaks
+from trainguard.rules.low_gpu_devices import (
+    MEMORY,
+    SM,
+    BusyMinutes,
+    Held,
+    HeldMemory,
+    Hollow,
+    held_while_idle,
+    hollow_gpus,
+)
+from trainguard.rules.low_gpu_node import IDLE_FINDING_S, break_facts, memory_facts, regular_breaks
+from trainguard.rules.low_gpu_text import HOLDING_SUFFIX, NAMES, text
+from trainguard.rules.low_gpu_usage import (
+    COSTLY_SHARE,
+    UTILIZATION,
+    Kind,
+    LowGpuDetails,
+    Part,
+    Streak,
+    Usage,
+    mean_facts,
+    of_node,
+    stream_end,
+)
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.rule_inputs import NodeView
-from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.units import show_percent
-from trainguard.state.idle_evidence import QUIET_PERCENT
-from trainguard.state.sample_window import ACTIVE_PERCENT
+from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.telemetry import devices as names
+
+P95 = Measure("95th percentile of GPU utilization", "%")
+P5 = Measure("5th percentile of GPU utilization", "%")
+SM_P95 = Measure("95th percentile of SM activity", "%")
+TENSOR_P95 = Measure("95th percentile of the activity of tensor cores and memory", "%")
+MEMORY_P95 = Measure("95th percentile of memory activity", "%")
+
+LEFT_OUT_SHARE = 0.2
+"""So much of the points left out as pauses is said beside the verdict on the others."""
+
+_SERIES = {SM: names.SM_ACTIVITY, MEMORY: "GPUMemoryUtilization"}
 
 
-def judge_breaks(view: NodeView, breaks: RegularBreaks, costly: float, details: LowGpuDetails | None) -> RuleResult:
-    """Say that all GPUs pause regularly, for more than the ``costly`` share, 0 to 1, of their time."""
-    return RuleResult(
-        Status.FIRED,
-        f"{output.breaks_sentence(breaks, view)} (threshold {show_percent(100.0 * costly)}).",
-        measured=100.0 * breaks.share,
-        threshold=100.0 * costly,
-        measure=output.PAUSED,
-        data_points=view.kept_total,
-        advice=output.breaks_advice(breaks, view),
-        affected_share=breaks.of_paid,
-        wasted_share=breaks.of_paid,
-        onset=breaks.since,
-        gpus=view.gpu_names,
-        details=details or {},
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuJudgement:
+    """What a node's GPUs did: those judged, those that have been low for long enough, and those that are a finding.
+
+    ``needed`` is for how many points a GPU must be low, ``window`` how many were looked at; ``thresholds`` are of the
+    95th and the 5th percentile. ``affected`` and ``wasted`` are shares, 0 to 1, of the judged and of the paid time.
+    """
+
+    judged: Sequence[Usage]
+    lasted: Sequence[Usage]
+    fired: Sequence[Usage]
+    streaks: Mapping[str, Streak]
+    needed: int
+    window: int
+    thresholds: tuple[float, float]
+    affected: float | None
+    wasted: float | None
+
+    @property
+    def worst(self) -> Usage:
+        """The GPU that is told of: the lowest of those that are a finding, else of those that are low, else of all."""
+        low = [usage for usage in self.judged if usage.gpu in self.streaks]
+        return min(self.fired or self.lasted or low or self.judged, key=lambda usage: (usage.p95, usage.p5))
+
+
+def judge_usages(
+    found: GpuJudgement,
+    view: NodeView,
+    parts: Sequence[Part],
+    held: Mapping[str, HeldMemory],
+    activity: Mapping[str, BusyMinutes],
+    common: Mapping[str, Any],
+) -> RuleResult:
+    """Judge GPUs one by one, and show the worst."""
+    worst = found.worst
+    streak, fluctuating = found.streaks.get(worst.gpu), worst.kind == "fluctuating"
+    holding = held_while_idle(held, view, worst.gpu, IDLE_FINDING_S) if found.fired else None
+    onsets = [found.streaks[usage.gpu].onset for usage in found.fired]
+    kind = _kind_of(found, worst)
+    facts = (*_usage_facts(found, worst, view), *_streak_facts(found, streak, view), *stream_end(view))
+    if holding is not None:
+        kind, facts = Kind.GPU_HOLDS_MEMORY, (*_held_facts(*holding, worst.gpu, view), *_affected(found, view))
+        facts = (*facts, *stream_end(view))
+    else:
+        facts = (*facts, *mean_facts(parts, view, worst.gpu), *pause_facts(view))
+        room = activity_facts(activity, worst.gpu, view)
+        facts = (*facts, *room) if len(facts) + len(room) <= MOST_FACTS else facts
+    return RuleResult.of(
+        text,
+        Status.FIRED if found.fired else Status.OK,
+        kind,
+        facts,
+        measured=worst.p5 if fluctuating else worst.p95,
+        threshold=found.thresholds[1] if fluctuating else found.thresholds[0],
+        measure=P5 if fluctuating else P95,
+        worst=worst.gpu,
+        affected_share=found.affected,
+        wasted_share=found.wasted,
+        onset=min((onset for onset in onsets if onset is not None), default=None),
+        gpus=tuple(usage.gpu for usage in found.fired),
+        **(common if holding is None else _noted(common)),
     )
 
 
-def judge_hollow(view: NodeView, hollow: list[Hollow], details: LowGpuDetails | None) -> RuleResult:
-    """Say that GPUs look busy and use little of themselves."""
-    worst = hollow[0]
+MOST_FACTS = 12
+
+
+def _kind_of(found: GpuJudgement, worst: Usage) -> Kind:
+    if worst.gpu not in found.streaks:
+        return Kind.FINE
+    if found.fired:
+        return Kind.FLUCTUATES if worst.kind == "fluctuating" else Kind.UNDER_USED
+    return Kind.SMALL_DIPS if worst in found.lasted and worst.kind == "fluctuating" else Kind.LOW_FOR_SHORT
+
+
+def _noted(common: Mapping[str, Any]) -> Mapping[str, Any]:
+    details = common["details"]
+    if not isinstance(details, LowGpuDetails):
+        return common
+    finding = f"{NAMES[Kind.STOPPED]}{HOLDING_SUFFIX}"
+    return {**common, "details": msgspec.structs.replace(details, finding=finding, memory="held")}
+
+
+def _usage_facts(found: GpuJudgement, worst: Usage, view: NodeView) -> tuple[Fact, ...]:
+    """Return quantiles of a GPU over the newest window of kept points."""
+    times = view.kept_times[-found.window :]
+    of_window = {"series": UTILIZATION, "device": worst.gpu, "start": float(times[0]), "end": float(times[-1])}
+    return (
+        of_node(view, "p95_utilization_at_work", worst.p95, "%", threshold=found.thresholds[0], **of_window),
+        of_node(view, "p5_utilization_at_work", worst.p5, "%", threshold=found.thresholds[1], **of_window),
+        of_node(view, "samples_at_work", len(times), "samples", **of_window),
+    )
+
+
+def _streak_facts(found: GpuJudgement, streak: Streak | None, view: NodeView) -> tuple[Fact, ...]:
+    """Return for how long a GPU has been low; of one that is not, how many were judged."""
+    if streak is None:
+        return (
+            of_node(view, "gpus_judged", len(found.judged), "GPUs"),
+            of_node(view, "gpus", len(view.gpu_names), "GPUs"),
+        )
+    newest = float(view.kept_times[-1])
+    onset = newest if streak.onset is None else min(streak.onset, newest)
+    times = {"series": UTILIZATION, "device": found.worst.gpu, "start": onset, "end": newest}
+    low = of_node(view, "low_time", newest - onset, "s", **times)
+    points = of_node(view, "low_points", streak.lasting(view), "points", threshold=float(found.needed))
+    dips = of_node(view, "dip_share", streak.cost, "share", threshold=COSTLY_SHARE, **times)
+    return (
+        (low, points, dips, *_affected(found, view))
+        if streak.kind == "fluctuating"
+        else (
+            low,
+            points,
+            *_affected(found, view),
+        )
+    )
+
+
+def _affected(found: GpuJudgement, view: NodeView) -> tuple[Fact, ...]:
+    return (of_node(view, "gpus_affected", len(found.fired), "GPUs"),) if found.fired else ()
+
+
+def _held_facts(held: Held, idle_s: float, gpu: str, view: NodeView) -> tuple[Fact, ...]:
+    since = max((view.watermark_s or 0.0) + view.interval_s - idle_s, view.first_sample_at or 0.0)
+    idle = {"series": UTILIZATION, "device": gpu, "start": since, "threshold": IDLE_FINDING_S}
+    return (of_node(view, "idle_time", idle_s, "s", **idle), *memory_facts(view, held, gpu))
+
+
+def pause_facts(view: NodeView) -> tuple[Fact, ...]:
+    """Return how the node pauses, where regularly, and how much of its time was left out for that, where much."""
+    breaks, paused = regular_breaks(view), view.idle_time.paused
+    facts = () if breaks is None else tuple(each for each in break_facts(view, breaks) if each.name != "pause_share")
+    if not paused or paused < LEFT_OUT_SHARE * (view.kept_total + paused):
+        return facts
+    share = paused / (view.kept_total + paused)
+    since = {"series": UTILIZATION, "start": view.first_active_at}
+    return (*facts, of_node(view, "paused_share", share, "share", **since))
+
+
+def activity_facts(minutes: Mapping[str, BusyMinutes], gpu: str, view: NodeView) -> tuple[Fact, ...]:
+    """Return how active a GPU was in the newest minutes of work in which that was measured.
+
+    They may lie before the condition: a GPU that is lost is measured no more.
+    """
+    known = minutes.get(gpu)
+    if known is None or not known.activity:
+        return ()
+    mean = sum(known.activity) / len(known.activity) / 10.0
+    return _of_minutes(view, gpu, known.measure, "mean_activity_at_work", mean, known.begun, known.until)
+
+
+def _of_minutes(
+    view: NodeView, gpu: str, measure: str, name: str, value: float, begun: Sequence[float], until: float, **more: Any
+) -> tuple[Fact, ...]:
+    series = _SERIES.get(measure, names.TENSOR_ACTIVITY)
+    times = {"device": gpu, "start": float(begun[0]) if begun else None, "end": until or view.watermark_s}
+    return (
+        of_node(view, name, value, "%", series=series, **times, **more),
+        of_node(view, "activity", measure, device=gpu),
+        of_node(view, "minutes_at_work", len(begun), "minutes", **times),
+    )
+
+
+def judge_hollow(
+    minutes: Mapping[str, BusyMinutes], view: NodeView, lasting_s: float, threshold_sm: float, common: Mapping[str, Any]
+) -> RuleResult | None:
+    """Say that GPUs look busy and use little of themselves; None where none does."""
+    hollow = hollow_gpus(minutes, lasting_s, threshold_sm)
+    if not hollow:
+        return None
+    worst, details = hollow[0], common["details"]
     lost_s = 60.0 * sum(each.lost_min for each in hollow) / max(int(np.count_nonzero(view.ever_active)), 1)
     onset = min(each.since for each in hollow)
-    return RuleResult(
+    if isinstance(details, LowGpuDetails):
+        details = msgspec.structs.replace(details, measure=worst.measure)
+    return RuleResult.of(
+        text,
         Status.FIRED,
-        f"{output.hollow_sentence(hollow, view)}.",
+        Kind.LOW_ACTIVITY,
+        (*_hollow_facts(view, worst), of_node(view, "gpus_affected", len(hollow), "GPUs"), *stream_end(view)),
         measured=worst.p95,
         threshold=worst.threshold,
-        measure=output.SM_P95 if worst.measure == SM else output.TENSOR_P95,
+        measure={SM: SM_P95, MEMORY: MEMORY_P95}.get(worst.measure, TENSOR_P95),
         worst=worst.gpu,
-        data_points=view.kept_total,
-        advice=output.hollow_advice(worst, view),
         affected_share=None if view.watermark_s is None else share_of_paid(view, view.watermark_s - onset),
-        wasted_share=share_of_paid(view, lost_s),
+        # Memory and power alone do not tell how much of the GPU was not used.
+        wasted_share=None if worst.measure == MEMORY else share_of_paid(view, lost_s),
         onset=onset,
         gpus=tuple(each.gpu for each in hollow),
-        details={} if details is None else msgspec.structs.replace(details, measure=worst.measure),
+        **{**common, "details": details},
     )
 
 
-def judge_weak(view: NodeView, idleness: Idleness, sign: str | None, details: LowGpuDetails | None) -> RuleResult:
-    """Say that a node without an active GPU works a little; ``sign`` is by what else than utilization that is seen."""
-    used = view.idle_time.run_mean / 100.0
-    seen = "" if sign is None else f", and {sign}"
-    weak = replace(idleness, look="weak")
-    return RuleResult(
-        Status.FIRED,
-        output.idle_sentence(weak, view, more=seen),
-        measured=view.idle_time.run_mean,
-        threshold=ACTIVE_PERCENT,
-        measure=output.WEAK_MEAN,
-        data_points=view.kept_total,
-        advice=output.idle_advice(weak, view),
-        affected_share=share_of_paid(view, idleness.seconds),
-        wasted_share=share_of_paid(view, (1.0 - used) * idleness.seconds),
-        onset=idleness.since,
-        gpus=view.gpu_names,
-        details={} if details is None else msgspec.structs.replace(details, finding=output.FINDINGS["weak"]),
+def _hollow_facts(view: NodeView, worst: Hollow) -> tuple[Fact, ...]:
+    times = {"device": worst.gpu, "start": worst.start, "end": worst.end}
+    begun = [worst.start] * worst.minutes
+    facts = (
+        *_of_minutes(
+            view,
+            worst.gpu,
+            worst.measure,
+            "p95_activity_at_work",
+            worst.p95,
+            begun,
+            worst.end,
+            threshold=worst.threshold,
+        ),
+        of_node(view, "mean_utilization_at_work", worst.busy, "%", series=UTILIZATION, **times),
     )
-
-
-def judge_idle(
-    view: NodeView, idleness: Idleness, held: Mapping[str, HeldMemory], details: LowGpuDetails | None
-) -> RuleResult:
-    """Say that a node idles, and what memory its GPUs hold the while, where that is known."""
-    idle_share = share_of_paid(view, idleness.seconds)
-    holding = held_memory(held, view)
-    by_mean = idleness.look == "quiet" and holding is None
-    measure = output.QUIET_MEAN if by_mean else output.IDLE_TIME
-    return RuleResult(
-        Status.FIRED,
-        output.idle_sentence(idleness, view)
-        if holding is None
-        else output.idle_sentence(idleness, view, held_output.HOLDING_SUFFIX, held_output.node_holds(holding, view)),
-        measured=view.idle_time.highest_mean if by_mean else idleness.seconds / 60.0,
-        threshold=QUIET_PERCENT if by_mean else IDLE_FINDING_S / 60.0,
-        measure=measure if holding is None else held_output.HELD_TIME,
-        data_points=view.kept_total,
-        advice=output.idle_advice(idleness, view) if holding is None else held_output.node_advice(view, idleness),
-        affected_share=idle_share,
-        wasted_share=idle_share,
-        idle_node=idleness.kind,
-        past_reason=output.idle_sentence(idleness, view, past=True),
-        past_advice=output.idle_advice(idleness, view, past=True),
-        onset=idleness.since,
-        gpus=view.gpu_names,
-        details=held_output.noted(details, held_output.memory_of(held, view), output.FINDINGS[idleness.look]),
-    )
+    if worst.measure == SM or not worst.power:
+        return facts
+    return (*facts, of_node(view, "power", worst.power, "W", series=names.POWER, device=worst.gpu))

@@ -9,12 +9,21 @@ union of its steps. And of the operators the 64 with the most time are named, th
 from dataclasses import replace
 from typing import ClassVar
 
+from trainguard.finding import Fact
 from trainguard.records import Status
 from trainguard.rules.framework_classes import BY_NAME, EventClass, classes_of
 from trainguard.rules.framework_loop import loop_of
 from trainguard.rules.framework_minutes import fold_minutes
-from trainguard.rules.framework_time import TOP_OPERATORS, FrameworkTimeState, TimeDetails, details_of, sentence_of
+from trainguard.rules.framework_time import (
+    TOP_OPERATORS,
+    FrameworkKind,
+    FrameworkTimeState,
+    TimeDetails,
+    details_of,
+    facts_of,
+)
 from trainguard.rules.loader_series import WORKER_PHASE
+from trainguard.rules.overall_framework_metrics_text import text
 from trainguard.rules.protocol import FrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
@@ -40,6 +49,7 @@ SPEC = RuleSpec(
     condition="never; it sums up",
     inputs=FRAMEWORK,
     informs_only=True,
+    text=text,
     details=TimeDetails,
     section="trainguard.report.html.sections.overall_framework_metrics:blocks",
 )
@@ -95,6 +105,8 @@ class OverallFrameworkMetrics(FrameworkRule[OverallFrameworkMetricsParameters, F
         """Say where the time went; never FIRED."""
         del parameters
         if not state.events:
-            return RuleResult(Status.WAITING_FOR_DATA, f"no framework event of {view.node} yet.")
-        result = RuleResult(Status.OK, sentence_of(state, view), data_points=state.events)
+            none = (Fact(name="events", value=0, node=view.node),)
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, FrameworkKind.NO_EVENTS, none)
+        kind, facts = facts_of(state, view)
+        result = RuleResult.of(text, Status.OK, kind, facts, data_points=state.events)
         return replace(result, details=details_of(state)) if view.detailed else result

@@ -9,11 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from trainguard.records import Status
+from trainguard.rules.overall_system_usage_text import text
 from trainguard.rules.protocol import RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.system_usage import UsageDetails, UsageState, is_oversized, says_enough, sentence_of, usage_of
+from trainguard.rules.system_usage import UsageDetails, UsageState, facts_of, is_oversized, says_enough, usage_of
+from trainguard.rules.warm_up import waiting
 from trainguard.state.usage_counts import PercentCounts
 from trainguard.telemetry.snapshots import FloatArray, Snapshots
 
@@ -30,6 +32,7 @@ SPEC = RuleSpec(
     condition="never; it sums up",
     inputs=SYSTEM,
     informs_only=True,
+    text=text,
     details=UsageDetails,
     section="trainguard.report.html.sections.overall_system_usage:blocks",
 )
@@ -67,11 +70,14 @@ class OverallSystemUsage(SystemRule[OverallSystemUsageParameters, UsageState]):
         """Say OK, with a sentence on the node's use."""
         del parameters
         if not state.snapshots:
-            return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
+            return waiting(view)
         usage, enough = usage_of(state), says_enough(state.snapshots, view.interval_s)
-        return RuleResult(
+        kind, facts = facts_of(view, usage, enough=enough)
+        return RuleResult.of(
+            text,
             Status.OK,
-            sentence_of(view.node, usage, enough=enough),
+            kind,
+            facts,
             data_points=state.snapshots,
             oversized=enough and is_oversized(usage),
             details=UsageDetails(usage) if view.detailed else {},

@@ -3,6 +3,7 @@
 from collections.abc import MutableMapping
 
 from trainguard.rules import family_rules
+from trainguard.rules.balance_across_nodes import LoadBalancingAcrossNodes
 from trainguard.rules.batch_size import BatchSize
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.dataloader import Dataloader
@@ -13,7 +14,7 @@ from trainguard.rules.gpu_health import GPUHealth
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
 from trainguard.rules.hung_job import HungJob, HungJobOverNodes
 from trainguard.rules.io_bottleneck import IOBottleneck
-from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes
+from trainguard.rules.load_balancing import LoadBalancing
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.max_initialization_time import MaxInitializationTime
 from trainguard.rules.overall_framework_metrics import OverallFrameworkMetrics
@@ -40,8 +41,9 @@ _SYSTEM: tuple[AnySystemRule, ...] = (
     HungJob(),
     OverallSystemUsage(),
 )
-_FRAMEWORK: tuple[AnyFrameworkRule, ...] = (StepOutlier(), OverallFrameworkMetrics())
+_FRAMEWORK: tuple[AnyFrameworkRule, ...] = (OverallFrameworkMetrics(),)
 _JOB: tuple[AnyJobRule, ...] = (
+    StepOutlier(),
     MaxInitializationTime(),
     LoadBalancingAcrossNodes(),
     Dataloader(),

@@ -1,24 +1,28 @@
 """StepOutlier: more long training steps than chance explains, or more time lost in them than is good.
 
 Source: AWS documentation of StepOutlier (an outlier is a step that is longer than the mean by more than stddev standard
-deviations; the rule fires when there are more than n_outliers). Two things are added. How many outliers are plausible
-among N steps, as a Poisson quantile, so that a long healthy job stays silent. And the time that slow steps cost,
-because by Cantelli's inequality no more than 3.8 % of the steps can ever lie beyond five standard deviations.
+deviations; the rule fires when there are more than n_outliers). Three things are added. How many outliers are plausible
+among N steps, as a Poisson quantile, so that a long healthy job stays silent. The time that slow steps cost, because by
+Cantelli's inequality no more than 3.8 % of the steps can ever lie beyond five standard deviations. And what the GPUs
+did meanwhile: where the host only hands them work, its steps are long without anything being lost.
 """
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
-from trainguard.finding import Progress
+from trainguard.finding import Fact, Progress
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import Status
-from trainguard.rules import steps_output as output
-from trainguard.rules.chance import normal_tail, poisson_quantile
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
-from trainguard.rules.protocol import FrameworkRule, NonNegativeInt, Percent, Positive, RuleParameters
-from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Percent, Positive, RuleParameters
+from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
+from trainguard.rules.step_details import StepDetails, details_of
+from trainguard.rules.step_evaluation import EvaluatedSeries, Limits, evaluated
+from trainguard.rules.step_outlier_text import StepOutlierKind, text
 from trainguard.rules.step_series import MAX_REFUSED, WARM_UP_STEPS, StepSeries, StepsState
-from trainguard.rules.steps_output import SLOW_MEDIANS, EvaluatedSeries, StepDetails
 from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -26,10 +30,11 @@ STEP_MODE_PREFIX = "Step:ModeKeys"
 MIN_STEPS = 100
 """A series is judged with more steps than this, after the first WARM_UP_STEPS."""
 
-PLAUSIBLE_PROBABILITY = 0.999
-MIN_PLAUSIBLE_SHARE = 0.002
-"""Share of long steps that every healthy job may have, such as a checkpoint in 500 steps."""
+GROWN_BY_PERCENT = 10.0
+"""An event is named when its share of slow steps exceeds that of ordinary ones by so many points."""
 
+MIN_DISTANCES = 4
+REGULAR_SHARE = 0.8
 CLEAR_AFTER_S = 5_400.0
 
 
@@ -44,15 +49,16 @@ class StepOutlierParameters(RuleParameters, frozen=True, kw_only=True):
 
 OUTLIERS = Measure("beyond the limit", "steps")
 LOST_TIME = Measure("time lost in slow steps", "%")
+_CLAIMED = (Bucket.CHECKPOINT, Bucket.EVALUATION, Bucket.DATA, Bucket.IDLE, Bucket.UNEXPLAINED)
 
 SPEC = RuleSpec(
     name="StepOutlier",
     title="Step durations",
     looks_at="each process's training steps",
-    fires_when="long steps are more than chance explains, or cost too much time",
+    fires_when="long steps are more than chance explains, or take too much time, and the GPUs wait for them",
     condition=(
         "a process has more steps beyond its mean and {stddev} standard deviations than {n_outliers} and chance "
-        "allow, or loses more than {slow_share} % of its time in slow steps"
+        "allow, or loses more than {slow_share} % of its time in slow steps, and its GPUs idle meanwhile"
     ),
     measures=(OUTLIERS, LOST_TIME),
     counts=STEPS,
@@ -70,7 +76,8 @@ SPEC = RuleSpec(
     inputs=FRAMEWORK,
     symptom=SLOW_STEPS,
     explains=(LOW_GPUS,),
-    clause="too much time went into slow steps",
+    text=text,
+    claims={StepOutlierKind.TOO_MANY: _CLAIMED, StepOutlierKind.TOO_SLOW: _CLAIMED},
     too_short=(
         f"It needs more than {MIN_STEPS + WARM_UP_STEPS} steps of a process: nothing to do for a job that has fewer."
     ),
@@ -79,8 +86,8 @@ SPEC = RuleSpec(
 )
 
 
-class StepOutlier(FrameworkRule[StepOutlierParameters, StepsState]):
-    """Fires for a process whose long steps are too many for chance, or too expensive."""
+class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
+    """Fires for a process whose long steps are too many for chance, or too long, while GPUs wait for it."""
 
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = StepOutlierParameters
@@ -97,40 +104,41 @@ class StepOutlier(FrameworkRule[StepOutlierParameters, StepsState]):
             if _is_wanted(batch.mode, parameters.mode) and batch.numbers:
                 state.fold(batch, parameters.stddev, events.table)
 
-    def judge(self, state: StepsState, view: FrameworkView, parameters: StepOutlierParameters) -> RuleResult:
-        """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the reason."""
-        if not state.series:
-            wanted = "" if parameters.mode in {None, "None"} else f" in mode {parameters.mode}"
-            return RuleResult(Status.WAITING_FOR_DATA, f"no training step of {view.node}{wanted} yet.")
-        steps_us = _time_in_steps(state)
-        elapsed_us = _elapsed_us(view)
-        verdicts = [
-            _judge_series(series, max(steps_us[series.process], 1), elapsed_us, parameters)
-            for series in state.series
-            if series.steps > MIN_STEPS
-        ]
-        if not verdicts:
-            return _warming_up(state, view)
-        ranked = sorted(verdicts, key=lambda verdict: _severity(verdict, parameters), reverse=True)
+    def judge(self, view: JobView, parameters: StepOutlierParameters) -> RuleResult:
+        """Say FIRED when any series has too many outliers or loses too much time; the worst one gives the facts."""
+        states = {node: state for node, state in _states(view) if state.series}
+        if not states:
+            return _without_steps(view, parameters)
+        by_node = {node: _ranked(view.nodes[node], state, parameters) for node, state in states.items()}
+        ranked = sorted((each for of_node in by_node.values() for each in of_node), key=_order(parameters))
+        if not ranked:
+            return _warming_up(view, states)
         worst = ranked[0]
-        reason = output.sentence_of(worst, parameters.stddev, parameters.slow_share)
-        if state.refused:
-            count = f"{len(state.refused)}{' or more' if len(state.refused) == MAX_REFUSED else ''}"
-            reason += f"; {count} series not judged: a node has room for {len(state.series)}"
-        by_time = worst.too_slow and not worst.too_many
-        return RuleResult(
-            Status.FIRED if worst.fired else Status.OK,
-            f"{reason}.",
+        status, kind = _outcome(worst, view)
+        fired, by_time = status is Status.FIRED, worst.too_slow and not worst.too_many
+        return RuleResult.of(
+            text,
+            status,
+            kind,
+            _facts(worst, states[worst.node], parameters),
             measured=worst.slow_share if by_time else float(worst.outliers),
             threshold=parameters.slow_share if by_time else float(worst.plausible),
             measure=LOST_TIME if by_time else OUTLIERS,
-            worst=worst.label,
-            data_points=sum(verdict.series.steps for verdict in verdicts),
-            advice=output.advice_on(worst, state) if worst.fired else None,
-            affected_share=worst.affected_share if worst.fired else None,
-            wasted_share=worst.lost_share if worst.fired else None,
-            details=output.details_of(ranked, state) if view.detailed else {},
+            worst=f"{worst.node}/{worst.label}",
+            data_points=sum(verdict.series.seen for verdict in ranked),
+            progress=_progress_of(worst.series),
+            affected_share=worst.affected_share if fired else None,
+            wasted_share=_wasted_share(by_node, view) if fired else None,
+            gpus=_waiting_gpus(view, by_node) if fired else (),
+            details={node: details_of(by_node[node], state) for node, state in states.items()} if view.detailed else {},
         )
+
+
+def _states(view: JobView) -> Iterator[tuple[str, StepsState]]:
+    for node, facts in view.nodes.items():
+        state = facts.collected.get(SPEC.name)
+        if isinstance(state, StepsState):
+            yield node, state
 
 
 def _is_wanted(mode: str, wanted: str | None) -> bool:
@@ -138,6 +146,18 @@ def _is_wanted(mode: str, wanted: str | None) -> bool:
     if wanted in {None, "None"}:
         return mode.startswith(STEP_MODE_PREFIX)
     return wanted == mode or f"{STEP_MODE_PREFIX}.{wanted}".lower() == mode.lower()
+
+
+def _ranked(facts: NodeFacts, state: StepsState, parameters: StepOutlierParameters) -> list[EvaluatedSeries]:
+    """Return the series of a node that have steps enough, the worst first."""
+    limits = Limits(parameters.stddev, parameters.n_outliers, parameters.slow_share)
+    steps_us = _time_in_steps(state)
+    verdicts = [
+        evaluated(facts, series, max(steps_us[series.process], 1), limits)
+        for series in state.series
+        if series.seen > MIN_STEPS
+    ]
+    return sorted(verdicts, key=_order(parameters))
 
 
 def _time_in_steps(state: StepsState) -> dict[str, int]:
@@ -148,59 +168,120 @@ def _time_in_steps(state: StepsState) -> dict[str, int]:
     return times
 
 
-def _elapsed_us(view: FrameworkView) -> float:
-    """Return the time since the node's first step, microseconds; 0 where it is not known."""
-    if view.watermark_s is None or view.first_step_at is None:
-        return 0.0
-    return (view.watermark_s - view.first_step_at) * 1e6
+def _order(parameters: StepOutlierParameters) -> Callable[[EvaluatedSeries], tuple[bool, bool, float]]:
+    """Return what puts the worst first: what fires, what is slow, and by how much."""
+
+    def place(verdict: EvaluatedSeries) -> tuple[bool, bool, float]:
+        by_count = verdict.outliers / max(verdict.plausible, 1)
+        by_time = verdict.slow_share / max(parameters.slow_share, 0.1)
+        return not verdict.fired, not verdict.is_slow, -max(by_count, by_time)
+
+    return place
 
 
-def _judge_series(
-    series: StepSeries, steps_us: int, elapsed_us: float, parameters: StepOutlierParameters
-) -> EvaluatedSeries:
-    """Apply n > max(n_outliers, Poisson quantile of N max(1 - Phi(stddev), 0.002)), and the share of the time lost.
+def _outcome(worst: EvaluatedSeries, view: JobView) -> tuple[Status, StepOutlierKind]:
+    if not worst.is_slow:
+        return Status.OK, StepOutlierKind.FINE
+    system = view.nodes[worst.node].system
+    if not view.closed and system is not None and system.gpu_names and worst.gpu is None:
+        return Status.WARMING_UP, StepOutlierKind.WAITS_FOR_SAMPLES
+    if not worst.is_lost:
+        return Status.OK, StepOutlierKind.GPUS_BUSY
+    return Status.FIRED, StepOutlierKind.TOO_MANY if worst.too_many else StepOutlierKind.TOO_SLOW
 
-    ``steps_us`` is the process's time in the steps of all modes: what is rare cannot cost much, however slow it is.
-    """
-    mean, spread = series.mean_us, parameters.stddev * series.deviation_us
-    share = max(normal_tail(parameters.stddev), MIN_PLAUSIBLE_SHARE)
-    plausible = max(parameters.n_outliers, poisson_quantile(PLAUSIBLE_PROBABILITY, series.steps * share))
-    median = series.durations.quantile(0.5)
-    lost = series.durations.excess_above(SLOW_MEDIANS * median, median)
-    slow_share = 100.0 * lost / steps_us
-    outliers = series.durations.count_above(mean + spread)
-    long_us = min(SLOW_MEDIANS * median, mean + spread)
-    return EvaluatedSeries(
-        series=series,
-        median_us=median,
-        above_us=mean + spread,
-        outliers=outliers,
-        short=series.durations.count_below(mean - spread),
-        plausible=plausible,
-        slow_share=slow_share,
-        affected_share=series.durations.excess_above(long_us, 0.0) / steps_us,
-        lost_share=series.durations.excess_above(long_us, median) / max(steps_us, elapsed_us),
-        too_many=outliers > plausible,
-        too_slow=slow_share > parameters.slow_share,
+
+def _facts(worst: EvaluatedSeries, state: StepsState, parameters: StepOutlierParameters) -> tuple[Fact, ...]:
+    node, series, gpu = worst.node, worst.series, worst.gpu
+    start, end = (series.first_us or 0) / 1e6, series.last_us / 1e6
+
+    def fact(name: str, value: float | str, unit: str = "", threshold: float | None = None) -> Fact:
+        return Fact(name=name, value=value, unit=unit, node=node, start=start, end=end, threshold=threshold)
+
+    facts = [
+        fact("process", worst.label),
+        fact("steps", series.steps, "steps"),
+        fact("slow_steps", worst.outliers, "steps", float(worst.plausible)),
+        fact("outlier_above", worst.above_us / 1e6, "s"),
+        fact("median_step", worst.median_us / 1e6, "s"),
+        fact("slow_time_share", worst.slow_share / 100.0, "share", parameters.slow_share / 100.0),
+    ]
+    if gpu is not None:
+        facts.append(
+            Fact(
+                name="mean_utilization",
+                value=gpu.mean,
+                unit="%",
+                series="GPUUtilization",
+                node=node,
+                device=gpu.name,
+                start=gpu.start,
+                end=gpu.end,
+            )
+        )
+    grown, apart = state.overlap.most_grown(), _distance(series)
+    if worst.fired and grown is not None and grown[1] >= grown[2] + GROWN_BY_PERCENT:
+        facts.append(fact("grown_event", grown[0]))
+        facts.append(fact("event_in_slow_steps", grown[1] / 100.0, "share"))
+        facts.append(fact("event_in_other_steps", grown[2] / 100.0, "share"))
+    if worst.fired and apart is not None:
+        facts.append(fact("steps_apart", apart, "steps"))
+    if state.refused:
+        facts.append(fact("series_not_judged", len(state.refused), "", float(MAX_REFUSED)))
+    return tuple(facts)
+
+
+def _distance(series: StepSeries) -> int | None:
+    """Return at what distance slow steps come, when at least four of five among the newest keep it."""
+    numbers = [int(step.number) for step in series.slow if step.number.isdecimal()]
+    distances = [after - before for before, after in pairwise(numbers)]
+    if len(distances) < MIN_DISTANCES:
+        return None
+    usual = max(sorted(set(distances)), key=distances.count)
+    return usual if usual > 1 and distances.count(usual) >= REGULAR_SHARE * len(distances) else None
+
+
+def _wasted_share(by_node: Mapping[str, Sequence[EvaluatedSeries]], view: JobView) -> float:
+    """Return the share of all nodes' time that went into slow steps: on each node that of its worst process."""
+    lost = [max((each.lost_share for each in of_node if each.fired), default=0.0) for of_node in by_node.values()]
+    return sum(lost) / len(view.nodes)
+
+
+def _waiting_gpus(view: JobView, by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> tuple[str, ...]:
+    """Return the used GPUs of the nodes whose processes have slow steps, with the node's name."""
+    slow = [node for node, of_node in by_node.items() if any(each.fired for each in of_node)]
+    systems = [system for node in slow if (system := view.nodes[node].system) is not None]
+    return tuple(
+        f"{system.node}/{gpu}"
+        for system in systems
+        for gpu, used in zip(system.gpu_names, system.ever_active.tolist(), strict=True)
+        if used
     )
 
 
-def _severity(verdict: EvaluatedSeries, parameters: StepOutlierParameters) -> tuple[bool, float]:
-    by_count = verdict.outliers / verdict.plausible
-    by_time = verdict.slow_share / max(parameters.slow_share, 0.1)
-    return verdict.fired, max(by_count, by_time)
+def _progress_of(series: StepSeries) -> Progress:
+    return Progress(seen=series.seen + series.dropped, needed=MIN_STEPS + WARM_UP_STEPS, counts="steps")
 
 
-def _warming_up(state: StepsState, view: FrameworkView) -> RuleResult:
-    steps = max(series.steps for series in state.series)
-    seen = max(series.steps + series.dropped for series in state.series)
+def _warming_up(view: JobView, states: Mapping[str, StepsState]) -> RuleResult:
+    every = [(node, series) for node, state in states.items() for series in state.series]
+    node, furthest = max(every, key=lambda each: each[1].seen + each[1].dropped)
     needed = MIN_STEPS + WARM_UP_STEPS
-    reason = (
-        f"{view.node} has {seen:,} of the more than {needed} steps that a process needs for a verdict, the first "
-        f"{WARM_UP_STEPS} of which are left out"
+    facts = (
+        Fact(name="steps", value=furthest.seen + furthest.dropped, unit="steps", node=node, threshold=float(needed)),
+        Fact(name="steps_left_out", value=WARM_UP_STEPS, unit="steps"),
     )
-    if view.closed:
-        reason += "; its stream has ended, too early for a verdict"
-    return RuleResult(
-        Status.WARMING_UP, f"{reason}.", data_points=steps, progress=Progress(seen=seen, needed=needed, counts="steps")
+    return RuleResult.of(
+        text,
+        Status.WARMING_UP,
+        StepOutlierKind.TOO_SHORT if view.closed else StepOutlierKind.WARMING_UP,
+        facts,
+        data_points=furthest.seen,
+        progress=_progress_of(furthest),
     )
+
+
+def _without_steps(view: JobView, parameters: StepOutlierParameters) -> RuleResult:
+    if not (view.framework_expected or view.framework_seen):
+        return RuleResult.of(text, Status.NOT_APPLICABLE, StepOutlierKind.NO_FRAMEWORK_METRICS)
+    wanted = () if parameters.mode in {None, "None"} else (Fact(name="mode", value=str(parameters.mode)),)
+    return RuleResult.of(text, Status.WAITING_FOR_DATA, StepOutlierKind.NO_STEPS, wanted)

@@ -40,7 +40,12 @@ class SlowStep(msgspec.Struct, array_like=True, order=True):
 
 
 class StepSeries(msgspec.Struct, array_like=True):
-    """Steps of one process in one mode; ``steps`` and what follows leave out the ``dropped`` ones."""
+    """Steps of one process in one mode; ``steps`` and what follows leave out the ``dropped`` ones, and the newest.
+
+    A step counts once another one has followed it: the last one of a job that hangs never ends, and is no slow step.
+    ``newest`` is the one that waits for that. ``first_us`` and ``last_us`` are when the steps that count began and
+    ended, epoch microseconds.
+    """
 
     process: str
     mode: str
@@ -53,6 +58,30 @@ class StepSeries(msgspec.Struct, array_like=True):
     longest_us: int = 0
     durations: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
     slow: list[SlowStep] = msgspec.field(default_factory=list)
+    newest: SlowStep | None = None
+    first_us: int | None = None
+    last_us: int = 0
+
+    @property
+    def seen(self) -> int:
+        """Steps that were seen, the newest included."""
+        return self.steps + (self.newest is not None)
+
+    def ended(self, batch: StepBatch, skipped: int) -> StepBatch:
+        """Return the steps that another one has followed: the newest so far, and those of ``batch`` but its last."""
+        held = [] if self.newest is None else [self.newest]
+        starts = np.array([*(step.start_us for step in held), *batch.starts_us[skipped:].tolist()], dtype=np.int64)
+        lengths = np.array(
+            [*(step.duration_us for step in held), *batch.durations_us[skipped:].tolist()], dtype=np.int64
+        )
+        numbers = (*(step.number for step in held), *batch.numbers[skipped:])
+        self.newest = SlowStep(int(starts[-1]), int(lengths[-1]), numbers[-1][:MAX_NUMBER_LENGTH])
+        ended = StepBatch(batch.process, batch.mode, starts[:-1], lengths[:-1], numbers[:-1])
+        if ended.numbers:
+            first, last = int(ended.starts_us.min()), int((ended.starts_us + ended.durations_us).max())
+            self.first_us = first if self.first_us is None else min(first, self.first_us)
+            self.last_us = max(last, self.last_us)
+        return ended
 
     @property
     def mean_us(self) -> float:
@@ -101,25 +130,26 @@ class StepsState(msgspec.Struct, array_like=True):
             return
         skipped = min(WARM_UP_STEPS - series.dropped, len(batch.numbers))
         series.dropped += skipped
-        durations = np.clip(batch.durations_us[skipped:], 0, MAX_DURATION_US)
-        if not durations.size:
+        if skipped == len(batch.numbers):
             return
-        series.add(durations.tolist())
-        series.durations.limit(self._bins_of_a_series())
-        if not self.refused and series.steps > WARM_UP_STEPS:
-            is_slow = durations > series.slow_above_us(stddev)
-            if len(table):
-                self.overlap.fold(batch, skipped, is_slow, table)
-            slow = np.flatnonzero(is_slow)[-KEPT_SLOW_STEPS:] + skipped
-            series.slow += [
-                SlowStep(
-                    int(batch.starts_us[index]),
-                    int(batch.durations_us[index]),
-                    batch.numbers[index][:MAX_NUMBER_LENGTH],
-                )
-                for index in slow.tolist()
-            ]
-            self._trim_slow_steps()
+        ended = series.ended(batch, skipped)
+        lengths = np.clip(ended.durations_us, 0, MAX_DURATION_US)
+        if lengths.size:
+            series.add(lengths.tolist())
+            series.durations.limit(self._bins_of_a_series())
+        if self.refused or series.steps <= WARM_UP_STEPS:
+            return
+        above_us = series.slow_above_us(stddev)
+        if len(table):
+            self.overlap.fold(batch, skipped, batch.durations_us[skipped:] > above_us, table)
+        slow = np.flatnonzero(lengths > above_us)[-KEPT_SLOW_STEPS:]
+        series.slow += [
+            SlowStep(
+                int(ended.starts_us[index]), int(ended.durations_us[index]), ended.numbers[index][:MAX_NUMBER_LENGTH]
+            )
+            for index in slow.tolist()
+        ]
+        self._trim_slow_steps()
 
     def _series_of(self, batch: StepBatch) -> StepSeries | None:
         """Find or admit the batch's series; the last by name makes room, which may be the new one itself."""
@@ -139,7 +169,7 @@ class StepsState(msgspec.Struct, array_like=True):
 
     def _refuse(self, series: StepSeries) -> None:
         """Count a series without a place; slow steps are given up too, since which were seen depends on arrival."""
-        self.steps_not_judged += series.dropped + series.steps
+        self.steps_not_judged += series.dropped + series.seen
         name = zlib.crc32(f"{series.process} {series.mode}".encode())
         self.refused = sorted({*self.refused, name})[:MAX_REFUSED]
         self.overlap = StepOverlap()

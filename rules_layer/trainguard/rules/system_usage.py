@@ -1,13 +1,16 @@
-"""How much of a node was used over the whole job: what is remembered, what is shown, and what is said of it."""
+"""How much of a node was used over the whole job: what is remembered, and what is shown."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 import numpy as np
 
+from trainguard.finding import Fact
 from trainguard.rules.details import SeriesDetails
 from trainguard.rules.quantiles import counted_quantiles
-from trainguard.rules.units import points_in, show_percent
+from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.units import points_in
 from trainguard.state.usage_counts import Extremes, PercentCounts, TrafficCounts
 
 USED_PERCENT = 70.0
@@ -20,7 +23,25 @@ NETWORK = "Network"
 METRICS = (NETWORK, "GPU", "CPU", "CPU memory", "GPU memory", "I/O")
 """Names and order as in the managed service's report."""
 
+METRIC_OF_SERIES: Mapping[str, str] = {
+    "GPUUtilization": "GPU",
+    "CPUUtilization": "CPU",
+    "MemoryUsedPercent": "CPU memory",
+    "GPUMemoryUtilization": "GPU memory",
+    "I/OWaitPercentage": "I/O",
+}
+"""What a recorded series is called in the managed service's report, of those in percent."""
+
 _QUANTILES = (0.99, 0.95, 0.5)
+
+
+class UsageKind(StrEnum):
+    """What is known of a node's use."""
+
+    QUANTILES = "quantiles"
+    MEDIANS = "medians"
+    NETWORK_ALONE = "network_alone"
+    NOTHING = "nothing"
 
 
 class UsageState(msgspec.Struct, array_like=True):
@@ -78,26 +99,33 @@ def says_enough(snapshots: int, interval_s: float) -> bool:
     return snapshots >= max(MIN_SAID_POINTS, points_in(MIN_SAID_S, interval_s))
 
 
-def sentence_of(node: str, usage: Mapping[str, Percentiles], *, enough: bool = True) -> str:
-    """Say in one sentence what the quantiles mean, by the thresholds of the managed service's report.
+def facts_of(view: NodeView, usage: Mapping[str, Percentiles], *, enough: bool) -> tuple[UsageKind, tuple[Fact, ...]]:
+    """Return medians of every percentage, and of GPUs and CPU the 95th percentiles where they are ``enough``."""
+    shown = {metric: statistics for metric, statistics in usage.items() if metric != NETWORK}
+    if not shown:
+        kind = UsageKind.NETWORK_ALONE if NETWORK in usage else UsageKind.NOTHING
+        return kind, (_fact("series", len(usage), view),)
+    both = "GPU" in usage and "CPU" in usage
+    chosen = {metric: shown[metric] for metric in ("GPU", "CPU")} if both else shown
+    facts = [_percent("median_utilization", each.p50, metric, view) for metric, each in chosen.items()]
+    if not both or not enough:
+        return UsageKind.MEDIANS, tuple(facts)
+    highs = [_percent("p95_utilization", each.p95, metric, view) for metric, each in chosen.items()]
+    return UsageKind.QUANTILES, (*facts, *highs)
 
-    Of too few snapshots it gives the numbers alone.
-    """
-    gpu, cpu = usage.get("GPU"), usage.get("CPU")
-    if gpu is None or cpu is None:
-        medians = ", ".join(
-            f"{show_percent(statistics.p50)} of {metric}" for metric, statistics in usage.items() if metric != NETWORK
-        )
-        alone = "its network alone" if NETWORK in usage else "no metric that is summed up"
-        return f"{node} uses, in the median, {medians}." if medians else f"{node} has samples of {alone}."
-    medians = f"the medians are {show_percent(gpu.p50)} of GPU and {show_percent(cpu.p50)} of CPU"
-    if not enough:
-        return f"on {node} {medians}, over too short a time to say more."
-    highs = f"95 % of the points are at or below {show_percent(gpu.p95)} of GPU and {show_percent(cpu.p95)} of CPU"
-    if is_oversized(usage):
-        return f"{node} is under-utilised: {highs}; a smaller instance may do."
-    if gpu.p95 < USED_PERCENT < cpu.p95:
-        return f"a CPU bottleneck on {node} is likely: {highs}."
-    if gpu.p50 > USED_PERCENT:
-        return f"{node} is well used: {medians}."
-    return f"on {node} {medians}."
+
+def _percent(name: str, value: float, metric: str, view: NodeView) -> Fact:
+    series = next(series for series, named in METRIC_OF_SERIES.items() if named == metric)
+    return _fact(name, value, view, unit="%", series=series)
+
+
+def _fact(name: str, value: float, view: NodeView, unit: str = "", series: str | None = None) -> Fact:
+    return Fact(
+        name=name,
+        value=value,
+        unit=unit,
+        series=series,
+        node=view.node,
+        start=view.first_sample_at,
+        end=view.watermark_s,
+    )

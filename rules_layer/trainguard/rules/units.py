@@ -1,4 +1,6 @@
-"""Seconds to points, and numbers as a person reads them in the reason of a rule."""
+"""Seconds to points, and numbers, names and money as a person reads them."""
+
+from collections.abc import Sequence
 
 SECONDS_BELOW_S = 300.0
 MINUTES_BELOW_S = 7_200.0
@@ -64,3 +66,37 @@ def show_step(duration_us: float) -> str:
     if duration_us < 1e6:
         return f"{duration_us / 1e3:.4g} ms"
     return f"{duration_us / 1e6:.4g} s" if duration_us < 1e10 else f"{duration_us / 1e6:,.0f} s"
+
+
+NAMED = 8
+"""So many names are listed; what is more is counted."""
+
+SMALLEST_PERCENT = 0.1
+ALMOST_ALL = 99.95
+"""From here on, a percentage that is not whole would be rounded to 100."""
+
+
+def listed(names: Sequence[str], limit: int = NAMED) -> str:
+    """Join names: ``A``, ``A and B``, ``A, B and C``, ``A, B and 126 more``."""
+    shown = list(names) if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1:,} more"]
+    return " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
+
+
+def show_share(share: float) -> str:
+    """Show a share, 0 to 1, as a percentage that is 0 only for nothing and 100 only for all."""
+    percent = 100.0 * share
+    if ALMOST_ALL <= percent < 100.0:
+        return f"more than {show_percent(100.0 - SMALLEST_PERCENT)}"
+    return f"less than {show_percent(SMALLEST_PERCENT)}" if 0.0 < percent < SMALLEST_PERCENT else show_percent(percent)
+
+
+def show_money(amount: float, currency: str) -> str:
+    """For example ``USD 41.20``; whole above 10,000."""
+    if 0.0 < amount < 0.01:
+        return f"less than {currency} 0.01"
+    return f"{currency} {amount:,.0f}" if amount >= 10_000.0 else f"{currency} {amount:,.2f}"
+
+
+def clause(sentence: str) -> str:
+    """Return a sentence without its full stop, to go on with."""
+    return sentence.strip().removesuffix(".")

@@ -16,6 +16,7 @@ from trainguard.rules.protocol import MAX_WINDOW_POINTS, MIN_WINDOW_POINTS, Rule
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.units import points_in
+from trainguard.rules.warm_up import lacks_utilization, waiting
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
 MIN_SAMPLED_SHARE = 0.25
@@ -94,15 +95,15 @@ class SampledRule(SystemRule[P, S], Generic[P, S]):
     def judge(self, state: S, view: NodeView, parameters: P) -> RuleResult:
         """Say what is missing, or what the samples mean."""
         if view.watermark_s is None:
-            return RuleResult(Status.WAITING_FOR_DATA, f"no system metrics of {view.node} yet.")
+            return waiting(view)
         unfit = self.unfit(view)
-        return (
-            self.judge_samples(state, view, parameters) if unfit is None else RuleResult(Status.NOT_APPLICABLE, unfit)
-        )
+        if unfit is None:
+            return self.judge_samples(state, view, parameters)
+        return unfit if isinstance(unfit, RuleResult) else RuleResult(Status.NOT_APPLICABLE, unfit)
 
-    def unfit(self, view: NodeView) -> str | None:
+    def unfit(self, view: NodeView) -> RuleResult | str | None:
         """Say why the rule cannot judge the node's GPUs; None where it can."""
-        return None if view.gpu_names else no_utilization(view)
+        return None if view.gpu_names else lacks_utilization(view)
 
     @abstractmethod
     def judge_samples(self, state: S, view: NodeView, parameters: P) -> RuleResult:
@@ -141,9 +142,7 @@ class WindowedRule(SampledRule[W, S], Generic[W, S]):
 
 def no_utilization(view: NodeView) -> str:
     """Say that a node has no samples of GPUs: it has none, only partitioned ones, or nobody measured them."""
-    if view.mig_names:
-        return f"the GPUs of {view.node} are partitioned (MIG), so utilization is not measured."
-    return f"no utilization of GPUs was recorded on {view.node}: it has none, or they were not measured."
+    return lacks_utilization(view).reason
 
 
 def sampled_enough(window: FloatArray, least: int = MIN_WINDOW_POINTS) -> BoolArray:

@@ -12,6 +12,9 @@ from enum import StrEnum
 ONLY_NODE = "node-1"
 """The node of a tool that names none."""
 
+CUT = "the file ends inside a record"
+"""Why the end of a killed run's file is not read; what is before it is whole."""
+
 
 class Outcome(StrEnum):
     """How a run ended; the values are those of ``job.json``."""

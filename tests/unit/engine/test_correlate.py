@@ -14,12 +14,14 @@ from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.correlate import Correlation, compare_minutes
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
+from trainguard.finding import Fact
 from trainguard.records import JobRecord, Status
 from trainguard.rules.bottleneck_counts import MinuteCount, Tally
-from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedPhase
+from trainguard.rules.bottleneck_details import BottleneckDetails, ComparedPhase
 from trainguard.rules.bottleneck_state import BottleneckState
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.framework_minutes import MinuteProfile
+from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.time_table import TimeTable
 
@@ -82,7 +84,18 @@ DETAILS = BottleneckDetails(240, 120, 50.0, 240, 50.0, 120, [])
 
 
 def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
-    return Verdict("CPUBottleneck", RuleResult(status, "so.", advice=advice, details=DETAILS), FiringHistory())
+    text = spec_of("CPUBottleneck").text
+    assert text is not None
+    facts = (
+        Fact(name="share_of_samples", value=0.6, node="algo-1", threshold=0.5),
+        Fact(name="samples_found", value=6),
+        Fact(name="samples", value=10),
+        Fact(name="gpus_low", value=0.5, threshold=10.0),
+        Fact(name="core_limit", value=99.0, threshold=90.0),
+        Fact(name="mean_core_utilization_found", value=30.0),
+    )
+    result = replace(RuleResult.of(text, status, "waits", facts, details=DETAILS), advice=advice)
+    return Verdict("CPUBottleneck", result, FiringHistory())
 
 
 def correlated(bottlenecked: list[int], given: Verdict, rules: RulePlan) -> RuleResult:
@@ -100,10 +113,14 @@ def test_given_a_fired_bottleneck_when_a_phase_grows_with_it_then_details_and_ad
 
     assert result.plain_details["judged"] == 240
     assert result.plain_details["framework"]["minutes_with_bottlenecks"] == 1
-    assert result.advice == (
-        "Add workers. DataLoaderIter takes 90 % of the processes' time in minutes with bottlenecks and 5 % in those "
+    assert (result.advice or "").endswith(
+        "(algo-1). DataLoaderIter takes 90 % of the processes' time in minutes with bottlenecks and 5 % in those "
         "without."
     )
+    assert (result.past_advice or "").endswith(
+        "DataLoaderIter took 90 % of the processes' time in minutes with bottlenecks and 5 % in those without."
+    )
+    assert {fact.name for fact in result.facts} >= {"grown_phase", "phase_time_with", "phase_time_without"}
 
 
 def test_given_a_rule_that_has_not_fired_when_correlated_then_it_gets_details_and_no_advice() -> None:
@@ -201,7 +218,7 @@ def test_given_a_phase_when_its_share_grows_by_ten_points_then_it_is_named_unles
     monkeypatch.setattr("trainguard.families.profiler.correlate._framework_minutes", minutes)
     advice = correlated([120, 0], verdict(Status.FIRED, None), plan()).advice
 
-    assert advice is None if said is None else (advice or "").startswith(said)
+    assert advice is None if said is None else f"(algo-1). {said}" in (advice or "")
 
 
 @pytest.mark.parametrize(("status", "compared"), [(Status.FIRED, True), (Status.OK, False)])
@@ -225,12 +242,13 @@ def test_given_a_rule_of_its_own_made_from_a_bottleneck_when_correlated_then_it_
 
 
 def test_given_details_of_another_kind_when_correlated_then_they_stay() -> None:
-    given = replace(verdict(Status.FIRED), result=RuleResult(Status.FIRED, "so.", details={"own": 1}))
+    given = verdict(Status.FIRED)
+    given = replace(given, result=replace(given.result, details={"own": 1}))
 
     result = correlated([120, 0], given, plan())
 
     assert result.plain_details == {"own": 1}
-    assert (result.advice or "").startswith("DataLoaderIter takes 90 %")
+    assert "DataLoaderIter takes 90 %" in (result.advice or "")
 
 
 @pytest.mark.parametrize("failed", ["CPUBottleneck", "OverallFrameworkMetrics"])
@@ -249,3 +267,9 @@ def test_given_a_rule_that_failed_on_a_node_when_correlated_then_there_is_nothin
     correlation.add_to(verdicts)
 
     assert verdicts == {"CPUBottleneck": {"algo-1": verdict(Status.FIRED)}}
+
+
+def test_columns_that_do_not_fit_are_not_compared() -> None:
+    broken = MinuteProfile(FIRST, 1, [0] * 8, TimeTable(["a", "b"], [SECOND]))
+    with pytest.raises(ValueError, match="zip"):
+        compare_minutes(counts(120), [broken])

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.framework_traces import SECOND, START_US, event, read, step
-from tests.support.own_rules import OwnJoin, OwnState, OwnSteps, deploy
+from tests.support.own_rules import OwnJoin, OwnParameters, OwnState, OwnSteps, deploy
 from tests.unit.engine.test_partition_order import Bucket, announce, applied, name, order
 from trainguard.engine.plan import RulePlan
 from trainguard.errors import RuleFailedError
@@ -13,6 +13,7 @@ from trainguard.records import JobRecord, Status
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_result import RuleResult
 from trainguard.state.codec import CODEC, decode_state, encode_state
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -27,9 +28,9 @@ def opened(state: FrameworkState | None = None) -> FrameworkStream:
     return FrameworkStream("algo-1", state or FrameworkState(), plan())
 
 
-def steps(first: int, count: int, *, slow: int = 0) -> FrameworkEvents:
-    """Return steps of a second each, from a second on; each of the last ones of them is slow."""
-    events = [step(first + number, first + number, 0.9 if number >= count - slow else 0.1) for number in range(count)]
+def steps(first: int, count: int) -> FrameworkEvents:
+    """Return steps of a tenth of a second, one each second, from a second on."""
+    events = [step(first + number, first + number, 0.1) for number in range(count)]
     return read([*events, event("DataLoaderIter", "DataLoaderIter::GetNext", first, 0.1, pid=5_000)])
 
 
@@ -57,43 +58,51 @@ def test_given_a_stream_without_objects_when_finished_then_nothing_is_judged() -
     assert (stream.due, stream.raised, stream.degrade()) == (set(), [], None)
 
 
+class Telling(OwnSteps):
+    """A rule that says how many steps it was shown, and whether its stream has ended; it fires from 300 steps on."""
+
+    def observe(self, state: OwnState, events: FrameworkEvents, parameters: OwnParameters) -> None:
+        state.minutes += sum(len(batch.numbers) for batch in events.steps)
+
+    def judge(self, state: OwnState, view: FrameworkView, parameters: OwnParameters) -> RuleResult:
+        status = Status.FIRED if state.minutes > 300 else Status.OK
+        return RuleResult(status, f"{state.minutes} steps, {'ended' if view.closed else 'open'}")
+
+
 def said(stream: FrameworkStream, *, closed: bool) -> str:
-    (verdict,) = stream.verdicts(closed=closed, of={"StepOutlier"})
+    (verdict,) = stream.verdicts(closed=closed, of={"OwnSteps"})
     return verdict.result.reason
 
 
-def test_given_a_stream_when_judged_as_it_is_and_as_ended_then_rules_are_shown_which() -> None:
+def test_given_a_stream_when_judged_as_it_is_and_as_ended_then_rules_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(monkeypatch, Telling())
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
-    ended = "its stream has ended, too early for a verdict."
-    assert (said(stream, closed=False).endswith(ended), said(stream, closed=True).endswith(ended)) == (False, True)
+    assert (said(stream, closed=False), said(stream, closed=True)) == ("150 steps, open", "150 steps, ended")
     copy = stream.finished()
     assert copy.finish() == []
-    assert said(copy, closed=True).endswith(ended)
-    assert [verdict.rule for verdict in stream.verdicts(closed=False)] == ["StepOutlier", "OverallFrameworkMetrics"]
+    assert said(copy, closed=True) == "150 steps, ended"
+    assert [verdict.rule for verdict in stream.verdicts(closed=False)] == ["OverallFrameworkMetrics", "OwnSteps"]
 
 
-def test_given_a_copy_to_finish_when_more_comes_then_the_stream_goes_on_and_the_copy_does_not() -> None:
+def test_given_a_copy_to_finish_when_more_comes_then_the_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(monkeypatch, Telling())
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
     copy = stream.finished()
     stream.apply(steps(200, 150), START_US + 360 * SECOND)
-    assert "has 150 of" in said(copy, closed=False)
-    assert "of 200 steps" in said(stream, closed=False)
+    assert (said(copy, closed=False), said(stream, closed=False)) == ("150 steps, open", "300 steps, open")
     assert (copy.state.watermark_s, stream.state.watermark_s) == (START + 160, START + 360)
 
 
-def test_given_slow_steps_when_applied_then_the_fire_is_returned_once_and_its_row_is_due() -> None:
+def test_given_a_rule_that_fires_when_applied_then_it_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(monkeypatch, Telling())
     stream = opened()
     quiet = stream.apply(steps(0, 300), START_US + 310 * SECOND)
-    fires = stream.apply(steps(310, 40, slow=40), START_US + 360 * SECOND)
-    again = stream.apply(steps(360, 40, slow=40), START_US + 410 * SECOND)
-    assert (quiet, [(fire.rule, fire.result.status) for fire in fires], again) == (
-        [],
-        [("StepOutlier", Status.FIRED)],
-        [],
-    )
-    assert stream.due == {"StepOutlier", "OverallFrameworkMetrics"}
+    fires = stream.apply(steps(310, 40), START_US + 360 * SECOND)
+    again = stream.apply(steps(360, 40), START_US + 410 * SECOND)
+    assert (quiet, [(fire.rule, fire.result.status) for fire in fires], again) == ([], [("OwnSteps", Status.FIRED)], [])
+    assert stream.due == {"OwnSteps", "OverallFrameworkMetrics"}
 
 
 def test_given_a_stream_when_stored_and_opened_then_all_rules_go_on_where_they_were() -> None:
@@ -104,9 +113,9 @@ def test_given_a_stream_when_stored_and_opened_then_all_rules_go_on_where_they_w
     for rule, kind in (("OverallFrameworkMetrics", FrameworkTimeState), ("StepOutlier", object)):
         assert again.state_of(rule) == stream.state_of(rule)
         assert isinstance(again.state_of(rule), kind)
-    loaders = again.collected("Dataloader")
+    loaders = again.state_of("Dataloader")
     assert isinstance(loaders, LoaderState)
-    assert loaders == stream.collected("Dataloader")
+    assert loaders == stream.state_of("Dataloader")
     assert len(loaders.processes) == 1
     assert encode_state(again.store()) == data
     assert opened().due == set()
@@ -116,8 +125,8 @@ def test_given_states_that_were_released_when_asked_then_only_what_joined_rules_
     stream = opened()
     stream.apply(steps(0, 150), START_US + 160 * SECOND)
     stream.release()
-    assert isinstance(stream.collected("Dataloader"), LoaderState)
-    with pytest.raises(RuntimeError, match="StepOutlier"):
+    assert isinstance(stream.state_of("Dataloader"), LoaderState)
+    with pytest.raises(RuntimeError, match="OverallFrameworkMetrics"):
         stream.verdicts(closed=False)
 
 
@@ -142,7 +151,7 @@ def test_given_rules_that_fail_when_applied_then_both_are_named_and_neither_has_
     stream = opened()
     stream.apply(steps(0, 2), START_US + 160 * SECOND)
     assert [each.partition(": ")[0] for each in stream.raised] == ["OwnSteps", "OwnJoin"]
-    for asked, rule in ((stream.state_of, "OwnSteps"), (stream.collected, "OwnJoin")):
+    for asked, rule in ((stream.state_of, "OwnSteps"), (stream.state_of, "OwnJoin")):
         with pytest.raises(RuleFailedError):
             asked(rule)
     assert {each.rule: each.result.status for each in stream.verdicts(closed=False)}["OwnSteps"] is Status.ERROR

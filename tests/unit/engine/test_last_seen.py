@@ -14,6 +14,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
+from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
@@ -57,15 +58,16 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
     verdict = after([95.0] * 60 + [30.0] * 100 + [95.0] * 140)
     finding = finding_of(verdict, Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=18_000.0, nodes=1))
 
+    assert (finding.finding.finding_kind, finding.finding.facts[0].device) == (Kind.UNDER_USED, "gpu0")
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
     assert (
-        "gpu0 on algo-1: 95 % of the last 20 points (20 min) have a GPU utilization of at most 33.3 %"
+        "gpu0 on algo-1: 95 % of its last 20 samples outside pauses, over 19 min, have a GPU utilization of at most"
         in finding.finding.reason
     )
     assert verdict.result.reason.startswith(
-        "2023-11-14 23:13 to 2023-11-15 00:54 UTC: gpu0 on algo-1: 95 % of the last 20 points"
+        "2023-11-14 23:13 to 2023-11-15 00:54 UTC: gpu0 on algo-1: 95 % of its last 20 samples"
     )
-    assert "By 2023-11-15 03:13 UTC: gpu0 on algo-1, the least busy GPU" in verdict.result.reason
+    assert "By 2023-11-15 03:13 UTC: gpu0 on algo-1: over 19 min, outside pauses, the 95th" in verdict.result.reason
     assert finding.finding.advice is not None
     assert finding.wasted_share == pytest.approx(0.7 * 100 / 300, abs=0.03)
     assert finding.finding.cost is not None
@@ -75,13 +77,13 @@ def test_given_a_fault_that_goes_on_when_judged_then_only_the_judgement_of_now_s
     result = after([95.0] * 60 + [30.0] * 100).result
 
     assert result.status is Status.FIRED
-    assert result.reason.startswith("gpu0 on algo-1: 95 % of the last 20 points")
+    assert result.reason.startswith("gpu0 on algo-1: 95 % of its last 20 samples")
 
 
 def test_given_a_job_without_a_fault_when_judged_then_nothing_was_seen() -> None:
     result = after([95.0] * 100).result
 
-    assert result.reason.startswith("gpu0 on algo-1, the least busy GPU")
+    assert (result.kind, result.facts[0].device) == (Kind.FINE, "gpu0")
     assert (result.advice, result.wasted_share) == (None, None)
 
 

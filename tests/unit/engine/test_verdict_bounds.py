@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from trainguard.engine.verdicts.joint_loss import joint_nodes
 
 from tests.support.verdicts import fired, quiet
 from trainguard.engine.verdicts.combine import combine
@@ -11,7 +12,6 @@ from trainguard.engine.verdicts.episodes import FiringHistory, Liveness, StoredE
 from trainguard.engine.verdicts.explanations import Explanation, advice_of
 from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
-from trainguard.engine.verdicts.joint_loss import joint_nodes
 from trainguard.engine.verdicts.liveness import ends_episode, known_until, liveness_of, with_liveness
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.nearness import is_near

@@ -25,9 +25,12 @@ def of_nodes(count: int, job: JobRecord = JOB) -> JobRecord:
     ("given", "share"),
     [
         (node(), 1.0),
-        (node(gaps=1), 0.9),
-        (node(gaps=2, bad_objects=3), 0.5),
-        (node(gaps=9, bad_objects=9), 0.0),
+        (replace(node(), missing_s=60.0), 0.9),
+        (replace(node(bad_objects=3, gaps=2), missing_s=300.0), 0.5),
+        (replace(node(), missing_s=1_200.0), 0.0),
+        (node(bad_objects=1, gaps=1), 1.0),
+        (replace(node(last=TENTH + 1_200), hours=1 / 6), 11 / 30),
+        (replace(node(last=TENTH + 60), hours=1 / 6), 1.0),
         (node(last=FIRST), 1.0),
         (node(last=FIRST - 60), 1.0),
         (Node(), None),
@@ -52,7 +55,7 @@ def test_given_both_streams_when_told_then_each_says_how_far_it_goes_and_what_wa
 
 
 def test_given_nodes_when_told_then_the_sentence_counts_them_and_never_rounds_a_gap_away() -> None:
-    days = node(last=FIRST + 60 * 10_000, gaps=1)
+    days = replace(node(last=FIRST + 60 * 10_000), hours=10_000 / 60, missing_s=60.0)
     assert data_covered(judged_job(nodes=[replace(days, gpus=8), replace(days, name="algo-2", gpus=8)])) == (
         "System metrics of 2 nodes with 16 GPUs, 99.9 % of their minutes, a point every 0.5 s."
     )

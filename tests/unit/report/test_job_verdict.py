@@ -17,8 +17,7 @@ from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
-from trainguard.rules.low_gpu_held_output import HELD_TIME
-from trainguard.rules.low_gpu_output import IDLE_TIME, QUIET_MEAN
+from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import P95
 from trainguard.stores import StoredRow
 

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from trainguard.report.verdict import verdict_of
 
 from tests.support.judged_jobs import JOB, Node, ended, judged_job
 from tests.support.verdicts import fired, over, quiet
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.finding import Fact
 from trainguard.records import JobRecord, Status
 from trainguard.report import document
-from trainguard.report.verdict import verdict_of
+from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.max_initialization_time import Initialization
 
 BY_TWO = "Nothing wrong was found by 2 rules, but the evaluation"
@@ -21,6 +23,21 @@ BOTTLENECK = [
     fired("CPUBottleneck", wasted=0.4, advice="Prefetch."),
     fired("LowGPUUtilization", wasted=0.68, advice="Look."),
 ]
+
+IDLE = (
+    Fact(name="idle_time", value=1_500.0, unit="s", node="algo-2", threshold=1_200.0),
+    Fact(name="idle_since", value=0.0, unit="time"),
+    Fact(name="first_sample", value=0.0, unit="time"),
+)
+LOW = tuple(
+    Fact(name=name, value=value, node="algo-1", device="gpu0", start=0.0, end=300.0, threshold=70.0)
+    for name, value in {
+        "p95_utilization_at_work": 30.0,
+        "p5_utilization_at_work": 20.0,
+        "samples_at_work": 500,
+        "low_time": 900.0,
+    }.items()
+)
 
 
 def told(*verdicts: Verdict, job: JobRecord = JOB, nodes: Sequence[Node] = (Node(),)) -> document.Verdict:
@@ -77,13 +94,16 @@ def test_given_findings_of_their_own_when_told_then_the_lesser_ones_are_named_an
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        (fired("LowGPUUtilization", wasted=0.6), "its GPU was 31 % busy on average, for no reason that the profile"),
         (
-            fired("LowGPUUtilization", wasted=0.9, idle_node="idle", worst="algo-2"),
+            fired("LowGPUUtilization", wasted=0.6, kind=Kind.UNDER_USED, facts=LOW),
+            "its GPU was 31 % busy on average, for no reason that the profile",
+        ),
+        (
+            fired("LowGPUUtilization", wasted=0.9, idle_node="idle", kind=Kind.STOPPED, facts=IDLE),
             "its GPU was 31 % busy on average, because the GPUs of algo-2 stopped working (",
         ),
         (
-            fired("LowGPUUtilization", wasted=0.9, idle_node="never used", worst="algo-2"),
+            fired("LowGPUUtilization", wasted=0.9, idle_node="never used", kind=Kind.NEVER_USED, facts=IDLE),
             "because the GPUs of algo-2 were never used (",
         ),
         (fired("IOBottleneck", wasted=0.6), "because the GPUs waited for storage or other I/O ("),
@@ -104,10 +124,7 @@ def test_given_a_finding_when_told_then_it_is_in_words(verdict: Verdict, said: s
 
 def test_given_a_use_that_was_not_counted_when_told_then_the_sentence_goes_without() -> None:
     verdict = told(fired("LowGPUUtilization", wasted=0.6), nodes=[Node(use=None)])
-    assert verdict.health == (
-        "This job is not healthy: the GPUs were not kept busy, for no reason that the profile shows "
-        "(LowGPUUtilization, critical)."
-    )
+    assert verdict.health == ("This job is not healthy: the GPUs were not kept busy (LowGPUUtilization, critical).")
 
 
 def test_given_only_a_risk_when_told_then_nothing_was_lost_and_the_job_is_not_called_healthy() -> None:
@@ -355,7 +372,7 @@ def test_given_all_but_a_little_wasted_when_told_then_the_share_is_not_rounded_t
 
 
 def test_given_gpus_that_do_nothing_when_told_then_rules_that_could_not_say_more_are_not_named() -> None:
-    idle = fired("LowGPUUtilization", wasted=1.0, idle_node="never used", worst="algo-1")
+    idle = fired("LowGPUUtilization", wasted=1.0, idle_node="never used", kind=Kind.NEVER_USED, facts=IDLE)
     health = told(idle, quiet("BatchSize", Status.WARMING_UP), job=ended()).health
     assert health.endswith("were never used (LowGPUUtilization, critical).")
 

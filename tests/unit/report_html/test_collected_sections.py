@@ -5,8 +5,8 @@ import pytest
 from tests.unit.report_html.reports import fired
 from tests.unit.report_html.test_sections import rendered, section
 from trainguard.rules.details import Details
-from trainguard.rules.gpu_health_output import GpuHealth, HealthDetails
-from trainguard.rules.hung_output import HungDetails, HungNode
+from trainguard.rules.gpu_problems import GpuHealth, HealthDetails
+from trainguard.rules.hung_details import HungDetails, HungNode
 from trainguard.rules.straggler import RankPace, StragglerDetails
 
 HEALTH = HealthDetails({"gpu3": GpuHealth(["xid"], {"79": 2}, 1, 1_200.0, 4, 10, 16.0)})

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from tests.unit.rules.node_replay import NodeSeries, Replay, node_minutes, replay, series
-from trainguard.rules.load_balancing import LoadBalancing, LoadBalancingAcrossNodes, LoadBalancingParameters
+from trainguard.rules.balance_across_nodes import LoadBalancingAcrossNodes
+from trainguard.rules.balance_judging import LoadBalancingParameters
+from trainguard.rules.load_balancing import LoadBalancing
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.snapshots import FloatArray, IntArray

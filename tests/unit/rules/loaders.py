@@ -1,6 +1,7 @@
 """Data loaders of a job, as traces show them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from trainguard.rules.dataloader import Dataloader, DataloaderParameters
 from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
+from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.framework import FrameworkEvents
 
 RULE = Dataloader()
@@ -66,6 +68,24 @@ def busy_at(level: float) -> NodeView:
     return minute.view
 
 
+def used_at(level: float, *, hours: float) -> UseByTime:
+    """GPUs of which the first is so busy, percent, from the start of the loop on, and the second is never used."""
+    use, times = UseByTime(), START + np.arange(0.0, 3_600.0 * hours, 15.0)
+    use.add(times, np.full((len(times), 2), [level, 0.0]))
+    return use
+
+
+def node_at(level: float, *objects: FrameworkEvents, hours: float = 0.2) -> NodeFacts:
+    """A node with such loaders, whose used GPU is so busy."""
+    system = replace(busy_at(level), node="algo-1", watermark_s=START + 3_600.0 * hours)
+    return NodeFacts("algo-1", system, CORES, collected={RULE.name: folded(*objects)}, use=used_at(level, hours=hours))
+
+
 def own_fetches(wait_s: float, seconds: range) -> list[dict[str, Any]]:
     """Fetches of a training process without workers: ``wait_s`` of each second."""
     return [event("DataLoaderIter", "DataLoaderIter::GetNext", s, wait_s, pid=905) for s in seconds]
+
+
+def workers_of(count: int, wait_s: float) -> list[dict[str, Any]]:
+    """A training process that waits ``wait_s`` of each second for a batch of its workers."""
+    return [setup(count), *own_fetches(wait_s, range(100))]

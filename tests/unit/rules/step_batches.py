@@ -1,15 +1,16 @@
 """Steps of training processes for StepOutlier's tests, and what the rule says of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from trainguard.rules.rule_inputs import FrameworkView
+from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
-from trainguard.rules.step_series import StepsState
+from trainguard.rules.step_series import StepSeries, StepsState
+from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.framework import FrameworkEvents
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.telemetry.snapshots import FloatArray, IntArray
 from trainguard.telemetry.steps import StepBatch
 
 RULE = StepOutlier()
@@ -33,17 +34,55 @@ def batches(
 
 
 def judge(
-    *streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS, view: FrameworkView = VIEW
+    *streams: Iterable[StepBatch],
+    parameters: StepOutlierParameters = DEFAULTS,
+    view: FrameworkView = VIEW,
+    system: NodeView | None = None,
+    use: UseByTime | None = None,
+    followed: bool = True,
 ) -> RuleResult:
-    return RULE.judge(folded(*streams, parameters=parameters), view, parameters)
+    state = folded(*streams, parameters=parameters, followed=followed)
+    facts = NodeFacts(
+        "algo-1", system=system, framework=view, collected={RULE.name: state}, use=UseByTime() if use is None else use
+    )
+    return RULE.judge(job_of({"algo-1": facts}, closed=view.closed), parameters)
 
 
-def folded(*streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS) -> StepsState:
+def judged(state: StepsState) -> RuleResult:
+    """What the rule says of a state of one node."""
+    facts = NodeFacts("algo-1", framework=VIEW, collected={RULE.name: state})
+    return RULE.judge(job_of({"algo-1": facts}), DEFAULTS)
+
+
+def job_of(nodes: Mapping[str, NodeFacts], *, closed: bool = False) -> JobView:
+    return JobView(
+        started_at=START_US / 1e6,
+        system_through=None,
+        first_step_at=None,
+        framework_expected=True,
+        framework_seen=True,
+        closed=closed,
+        nodes=nodes,
+    )
+
+
+def folded(
+    *streams: Iterable[StepBatch], parameters: StepOutlierParameters = DEFAULTS, followed: bool = True
+) -> StepsState:
+    """What is remembered of steps; ``followed`` says that one more step of each kind has come, so that all count."""
     state = RULE.state_type()
     for stream in streams:
         for batch in stream:
             RULE.observe(state, FrameworkEvents((batch,)), parameters)
+    for series in state.series if followed else ():
+        if series.newest is not None:
+            start = np.array([series.newest.start_us + series.newest.duration_us])
+            RULE.observe(state, FrameworkEvents((one_step(series, start),)), parameters)
     return state
+
+
+def one_step(series: StepSeries, start_us: IntArray) -> StepBatch:
+    return StepBatch(series.process, series.mode, start_us, np.array([0]), ("next",))
 
 
 def steady(count: int, *, seed: int = 11) -> FloatArray:

@@ -7,10 +7,12 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, replay, series
 from tests.unit.rules.test_batch_size import A_POINT_A_MINUTE, LARGE, RULE, SMALL, minutely
+from trainguard.finding import Fact
 from trainguard.records import Status
-from trainguard.rules.batch_output import cost_of, lasting_of
 from trainguard.rules.batch_size import BatchSizeParameters, BatchSizeState
+from trainguard.rules.batch_size_text import BatchKind, text
 from trainguard.rules.rule_inputs import NodeView
+from trainguard.rules.words import FactSheet
 
 
 def view_of(values: list[float], *, closed: bool = False) -> NodeView:
@@ -30,11 +32,14 @@ def view_of(values: list[float], *, closed: bool = False) -> NodeView:
 def test_given_a_streak_when_told_then_it_says_how_long_it_has_lasted_and_from_when_it_counts(
     points: int, needed: int | None, said: str
 ) -> None:
-    assert lasting_of(points, view_of([SMALL] * 30), needed) == said
-
-
-def test_given_a_cost_when_told_then_shares_are_in_percent() -> None:
-    assert cost_of(0.07, 0.15) == "; that has cost 7 % of the paid time, and counts from 15 % on"
+    levels = RULE.judge(BatchSizeState(), view_of([SMALL] * 30), A_POINT_A_MINUTE).facts
+    threshold = None if needed is None else float(needed)
+    lasting = (
+        Fact(name="points_low", value=points, threshold=threshold),
+        Fact(name="low_time", value=60.0 * points, unit="s"),
+    )
+    words = text(FactSheet(Status.OK, BatchKind.NOT_LONG_YET, (*levels, *lasting)))
+    assert words.reason.endswith(f"{said}.")
 
 
 def test_given_a_streak_when_observed_then_it_begins_with_the_node_s_work_where_all_of_it_was_low() -> None:
@@ -74,7 +79,7 @@ def test_given_a_streak_without_a_beginning_when_the_job_has_ended_then_it_count
     assert (unseen.status, unseen.affected_share) == (Status.OK, None)
     assert "this has" not in unseen.reason
     short = RULE.judge(BatchSizeState(), view, BatchSizeParameters(window_s=1.0, patience=20))
-    assert "that has cost" not in short.reason
+    assert "it is a part of the job" not in short.reason
     assert unseen.plain_details["last_timestamp"] == round((JOB_START + 44 * 60.0) * 1e6)
 
 
@@ -99,7 +104,9 @@ def test_given_a_small_batch_in_part_of_the_time_when_it_costs_15_percent_of_it_
     result = RULE.judge(BatchSizeState(since=21, judged=100, low=low, begun=0), view, A_POINT_A_MINUTE)
     assert (result.status, result.affected_share) == (status, low / 100)
     assert result.wasted_share == (low / 100 if status is Status.FIRED else None)
-    assert ("that has cost 14 % of the paid time" in result.reason) is (status is Status.OK)
+    said = "a part of the job that leaves 14 % of its time unused, and counts from 15 % on"
+    assert (said in result.reason) is (status is Status.OK)
+    assert result.kind == (BatchKind.TOO_SMALL if status is Status.FIRED else BatchKind.SMALL_PART)
 
 
 @pytest.mark.parametrize(("closed", "status"), [(True, Status.NOT_APPLICABLE), (False, Status.WARMING_UP)])

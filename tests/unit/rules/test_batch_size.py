@@ -236,7 +236,7 @@ def test_given_a_light_phase_of_a_well_used_job_when_it_has_cost_little_then_it_
     result = judge(minutely([LARGE] * 600 + [SMALL] * 80), A_POINT_A_MINUTE, closed=False)
 
     assert result.first_fire is None
-    assert "of the paid time, and counts from 15 % on" in result.last.reason
+    assert "of its time unused, and counts from 15 % on" in result.last.reason
 
 
 def test_given_a_small_batch_when_it_fires_then_its_onset_and_gpus_are_those_of_the_data() -> None:

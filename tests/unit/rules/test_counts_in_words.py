@@ -117,5 +117,5 @@ def test_given_a_streak_that_has_just_begun_when_told_then_it_has_not_lasted_for
     result = replay(rule, parameters, series(np.full((24, 1), 30.0), interval_s=60.0), closed=False)
 
     judged = [each for each in result.results if each.status is not Status.WARMING_UP]
-    assert judged[0].reason.endswith(said)
-    assert "1 point (60 s)" in judged[1].reason
+    assert said in judged[0].reason
+    assert "1 point" in judged[1].reason

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes, replay, series
 from trainguard.records import Status
+from trainguard.rules.bottleneck_facts import BottleneckKind
 from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
 
 RULE = CPUBottleneck()
@@ -44,7 +45,7 @@ def test_given_a_share_about_the_threshold_when_judged_then_only_above_it_fires(
     gpu = np.tile([BUSY, 0.0, 0.0, BUSY, 0.0, BUSY], 20)
     gpu[5 : 5 + more_hits] = 0.0
 
-    result = judge(series(gpu, cpu=HOT, interval_s=60.0), closed=False)
+    result = judge(series(gpu, cpu=np.where(gpu < BUSY, HOT, COOL), interval_s=60.0), closed=False)
 
     assert (result.last.plain_details["bottlenecked"], result.last.plain_details["judged"]) == (60 + more_hits, 120)
     assert result.last.status is status
@@ -269,8 +270,9 @@ def test_given_half_of_the_gpus_that_wait_when_it_fires_then_only_their_time_is_
     gpu = np.full((93, 4), BUSY)
     gpu[1:91, :2] = 4.0
     gpu[9:91:9, :2] = BUSY
+    cpu = np.where(gpu[:, 0] < BUSY, HOT, COOL)
 
-    result = judge(series(gpu, cpu=HOT, interval_s=60.0), closed=False)
+    result = judge(series(gpu, cpu=cpu, interval_s=60.0), closed=False)
 
     assert result.last.affected_share == pytest.approx(80 / 93)
     assert result.last.wasted_share == pytest.approx(0.96 * 0.5 * 80 / 93)
@@ -296,7 +298,51 @@ def test_given_a_share_above_a_low_threshold_when_it_wastes_little_then_it_is_sa
 
     assert result.status is Status.OK
     assert result.measured == pytest.approx(9.8, abs=0.1)
-    assert "That wastes 9.8 % of the time, less than the 15 % from which on it fires." in result.reason
+    assert result.kind == BottleneckKind.WAITS_CHEAP
+    assert "The GPUs left 9.8 % of the time undone in it, less than the 15 % from which on it fires." in result.reason
+
+
+@pytest.mark.parametrize(
+    ("good_cpu", "status"), [(COOL, Status.FIRED), (HOT, Status.OK)], ids=["worse while low", "as full while busy"]
+)
+def test_given_a_core_that_is_as_full_while_the_gpus_work_when_judged_then_it_is_no_cause(
+    good_cpu: float, status: Status
+) -> None:
+    phases = [(10.0, 98.0, good_cpu), (50.0, 0.0, HOT), (2.0, 98.0, good_cpu)]
+    waits = node(*phases)
+    waits.gpu[120:720:12] = 98.0  # works once a minute, so that this is no pause
+
+    result = judge(waits).last
+
+    assert result.status is status
+    if status is Status.OK:
+        assert result.kind == BottleneckKind.WAITS_ALIKE
+        assert "A core was above 90 % in 100 % of the points of minutes in which the GPUs worked, at 98 %" in (
+            result.reason
+        )
+        assert result.advice is None
+        assert not result.clause
+
+
+def test_given_no_time_in_which_the_gpus_work_when_judged_then_there_is_nothing_to_compare_with() -> None:
+    waits = np.arange(360) % 2 == 0
+    result = judge(series(np.where(waits, 0.0, BUSY), cpu=HOT, interval_s=5.0), CPUBottleneckParameters(threshold=40.0))
+
+    assert result.last.status is Status.FIRED
+
+
+def test_given_a_finding_when_said_then_its_facts_hold_what_it_rests_on() -> None:
+    result = judge(starved(20.0, 0.6)).last
+    facts = {fact.name: fact for fact in result.facts}
+
+    share = facts["share_of_samples"]
+    assert (share.unit, share.threshold, share.node) == ("share", 0.5, "algo-1")
+    assert share.value == pytest.approx((result.measured or 0.0) / 100.0)
+    assert facts["samples_found"].value == result.plain_details["bottlenecked"]
+    assert (facts["gpus_low"].value, facts["gpus_low"].threshold) == (0.5, 10.0)
+    assert facts["core_limit"].threshold == 90.0
+    assert result.progress is not None
+    assert result.progress.seen == result.data_points
 
 
 def test_given_waits_beside_one_hot_core_when_they_are_most_of_what_is_lost_then_minutes_tell_what_points_do_not() -> (

@@ -9,12 +9,10 @@ import pytest
 from trainguard.rules.bottleneck_counts import MinuteCount, Tally
 from trainguard.rules.bottleneck_state import BottleneckState
 from trainguard.rules.gpu_faults import GpuRecord, HealthState
-from trainguard.rules.hung_steps import Progress, ProgressState
+from trainguard.rules.hung_steps import ProcessProgress, ProgressState
 from trainguard.rules.hung_watch import WatchState
-from trainguard.rules.low_gpu_activity import BusyMinutes
-from trainguard.rules.low_gpu_held import HeldMemory
+from trainguard.rules.low_gpu_devices import BusyMinutes, GpuSigns, HeldMemory
 from trainguard.rules.low_gpu_instances import InstanceMinutes
-from trainguard.rules.low_gpu_signs import GpuSigns
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationState, Streak
 from trainguard.rules.system_usage import UsageState
 
@@ -29,7 +27,7 @@ from trainguard.rules.system_usage import UsageState
         (["under", 5], Streak),
         ([], LowGPUUtilizationState),
         ([], WatchState),
-        ([5, "7", 9], Progress),
+        ([5, "7", 9], ProcessProgress),
         ([], ProgressState),
         ([5, 4, 3], MinuteCount),
         ([], Tally),

@@ -10,12 +10,14 @@ from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
 from trainguard.records import Status
+from trainguard.rules.hung_facts import Standstill
 from trainguard.rules.hung_job import SPEC, HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_output import Standstill, advice_on, sentence_of
 from trainguard.rules.hung_steps import ProgressState
+from trainguard.rules.hung_text import text
 from trainguard.rules.hung_watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.words import FactSheet
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.steps import StepBatch
 
@@ -24,6 +26,7 @@ DEFAULTS = HungJobParameters()
 NAN = float("nan")
 VIEW = next(node_minutes(series(np.full((4, 3), 95.0), interval_s=15.0), closed=False)).view
 GPUS = VIEW.gpu_names
+HANGS = "as in a collective that does not end, or a kernel that only spins"
 STOPPED = "for 90 s no GPU has worked, and the hosts neither compute, read, write nor send"
 
 
@@ -139,13 +142,16 @@ def test_given_a_gpu_that_stands_still_when_its_newest_reading_is_below_10_perce
 
 def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, silent: Sequence[str] = ()) -> Standstill:
     return Standstill(
+        0.0,
+        90.0,
         90.0,
         [f"n/gpu{number}" for number in range(waiting)],
         [f"n/gpu{waiting + number}" for number in range(idle)],
         silent,
         110.0,
         400.0,
-        steps_stopped=False,
+        None,
+        last_step_end=None,
         behind=behind,
     )
 
@@ -155,12 +161,12 @@ def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, si
     [
         (
             standing(1, 0),
-            "for 90 s 1 GPU has looked busy at 110 W, of 400 W at work, as in a collective that does not end",
+            f"for 90 s 1 GPU has looked busy at 110 W, of 400 W at work, {HANGS}",
             "Take stack traces of all ranks (py-spy dump) first",
         ),
         (
             standing(2, 0),
-            "for 90 s 2 GPUs have looked busy at 110 W each, of 400 W at work, as in a collective that does not end",
+            f"for 90 s 2 GPUs have looked busy at 110 W each, of 400 W at work, {HANGS}",
             "Take stack traces of all ranks (py-spy dump) first",
         ),
         (
@@ -193,8 +199,11 @@ def standing(waiting: int, idle: int, *, behind: Sequence[str] | None = None, si
 def test_given_a_standstill_when_said_then_it_names_those_for_whom_the_others_seem_to_wait(
     found: Standstill, sentence: str, first: str
 ) -> None:
-    assert sentence_of(found) == sentence
-    assert advice_on(found).startswith(f"{first}, then stop the job")
+    words = text(FactSheet(Status.FIRED, found.kind, found.facts))
+    assert words.reason == f"{sentence}."
+    assert (words.advice or "").startswith(f"{first}, then stop the job")
+    assert words.clause == "the job hung"
+    assert len(found.facts) <= 12
 
 
 def judged(*views: NodeFacts, through: float | None = JOB_START) -> RuleResult:
@@ -249,5 +258,3 @@ def test_given_a_hung_job_when_it_goes_on_then_all_of_it_is_lost_until_it_is_sto
     loss = SPEC.loss_from_now(said)
     assert loss is not None
     assert loss.share == 1.0
-    assert callable(SPEC.clause)
-    assert SPEC.clause(said, 1) == "the job hung"

@@ -9,8 +9,9 @@ import pytest
 from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, node_minutes
 from trainguard.records import Status
+from trainguard.rules.hung_facts import HungKind
 from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
-from trainguard.rules.hung_steps import Progress, ProgressState, behind
+from trainguard.rules.hung_steps import ProcessProgress, ProgressState, behind
 from trainguard.rules.hung_watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
@@ -33,6 +34,7 @@ def watch(
     memory: float | None = None,
     cores: Callable[[int], float] = lambda _: 10.0,
     written: Callable[[int], float] = lambda _: 1e5,
+    limit: float | None = None,
     **parameters: Any,
 ) -> WatchState:
     """Return what is remembered of a node's minutes; memory is busy at work alone, unless it is given."""
@@ -47,6 +49,7 @@ def watch(
         return {
             "PowerWatts": {f"gpu{gpu}": [watts] * 12 for gpu, watts in enumerate(power)},
             "WriteThroughputInBytesPerSecond": {"": written(minute)},
+            "PowerLimitWatts": {} if limit is None else {"gpu0": limit, "gpu1": limit},
         }
 
     found = replay_devices(HungJob(), HungJobParameters(**parameters), node, readings).state
@@ -55,11 +58,15 @@ def watch(
 
 
 def over(
-    *states: WatchState, steps: dict[str, tuple[float, int]] | None = None, waiting: int = 0, **parameters: Any
+    *states: WatchState,
+    steps: dict[str, tuple[float, int]] | None = None,
+    waiting: int = 0,
+    closed: bool = False,
+    **parameters: Any,
 ) -> RuleResult:
     """Judge a job of several nodes; steps are, by process, the minute in which the newest ended, and its number."""
     progress = {
-        name: Progress(round((JOB_START + 60.0 * minute) * 1e6), str(number), number, PACE_US)
+        name: ProcessProgress(round((JOB_START + 60.0 * minute) * 1e6), str(number), number, PACE_US)
         for name, (minute, number) in (steps or {}).items()
     }
     nodes = {}
@@ -69,7 +76,7 @@ def over(
         nodes[node] = NodeFacts(
             node, collected={"HungJob": ProgressState(own)}, watched={"HungJob": state}, waiting=waiting
         )
-    view = JobView(JOB_START, states[0].at, None, bool(steps), bool(steps), closed=False, nodes=nodes)
+    view = JobView(JOB_START, states[0].at, None, bool(steps), bool(steps), closed=closed, nodes=nodes)
     return HungJobOverNodes().judge(view, HungJobParameters(**parameters))
 
 
@@ -86,15 +93,14 @@ def test_given_a_job_that_works_when_judged_then_it_is_ok() -> None:
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(2, Status.OK), (3, Status.FIRED)])
-def test_given_a_hung_collective_when_steps_have_stopped_then_it_fires_after_two_and_a_half_minutes(
-    minutes: int, status: Status
-) -> None:
-    said = over(standing(minutes), steps=STEPS)
+def test_given_gpus_that_wait_when_steps_have_stopped_then_it_fires_after_150_s(minutes: int, status: Status) -> None:
+    said = over(standing(minutes, memory=3.0), steps=STEPS)
     assert said.status is status
     if status is Status.FIRED:
         assert "steps have stopped: for " in said.reason
         assert "2 GPUs have looked busy at 110 W each, of 400 W at work" in said.reason
-        assert said.onset == pytest.approx(JOB_START + 60.0 * HANG, abs=10.0)
+        assert said.kind == HungKind.SPINS
+        assert said.onset == pytest.approx(JOB_START + 60.0 * (HANG - 0.1))
         assert said.time_left_s == 0.0
         assert said.gpus == ("algo-1/gpu0", "algo-1/gpu1")
 
@@ -157,7 +163,8 @@ def test_given_steps_that_may_not_be_written_when_ranks_are_compared_then_nobody
     processes: dict[str, tuple[int, int, str]], late: list[str]
 ) -> None:
     found = {
-        name: Progress(1, str(number), number, pace_us, mode) for name, (number, pace_us, mode) in processes.items()
+        name: ProcessProgress(1, str(number), number, pace_us, mode)
+        for name, (number, pace_us, mode) in processes.items()
     }
     assert behind(found) == late
 
@@ -251,3 +258,95 @@ def test_given_calm_hosts_of_which_one_is_ahead_when_judged_then_nobody_says_tha
     behind_at.power, behind_at.minutes = ahead.power, 9
     said = over(behind_at, ahead, steps=STEPS)
     assert (said.status, said.reason) == (Status.OK, "no GPU has worked for 50 s.")
+
+
+BARRIER: Minute = ((0.0, 100.0), (IDLE_W, HUNG_W))
+START_HANG: Minute = ((100.0, 100.0), (HUNG_W, HUNG_W))
+
+
+@pytest.mark.parametrize(("minutes", "status"), [(1, Status.OK), (2, Status.FIRED)])
+def test_given_gpus_that_all_spin_when_no_step_ends_then_a_minute_is_enough(minutes: int, status: Status) -> None:
+    said = over(standing(minutes), steps=STEPS)
+    assert said.status is status
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"memory": 2.0}, "memory moves"),
+        ({"cores": lambda minute: 95.0 if minute >= HANG else 10.0}, "many cores compute"),
+        ({"written": lambda minute: 2e8 if minute >= HANG else 1e5}, "a checkpoint is written"),
+    ],
+    ids=["memory", "host", "checkpoint"],
+)
+def test_given_gpus_that_wait_when_something_moves_then_the_wait_is_longer(given: dict[str, Any], why: str) -> None:
+    assert over(standing(2, **given), steps=STEPS).status is Status.OK, why
+
+
+def test_given_gpus_that_spin_when_steps_are_slow_then_five_of_them_are_waited_for() -> None:
+    state = standing(2)
+    progress = ProcessProgress(round((JOB_START + 60.0 * HANG) * 1e6), "9", 9, 25_000_000)
+    node = NodeFacts("algo-1", collected={"HungJob": ProgressState({"r": progress})}, watched={"HungJob": state})
+    view = JobView(JOB_START, state.at, None, True, True, closed=False, nodes={"algo-1": node})
+    assert HungJobOverNodes().judge(view, HungJobParameters()).status is Status.OK
+
+
+def short(at: Sequence[Minute], **given: Any) -> WatchState:
+    """Return a node whose GPUs were limited to 700 W."""
+    return watch(at, limit=700.0, **given)
+
+
+def test_given_a_job_of_minutes_when_its_last_kernel_spins_then_it_hangs_by_the_power_limit() -> None:
+    said = over(short([WORKS, HANGS, HANGS]), steps={"algo-1-rank0": (0.95, 40)})
+    assert (said.status, said.kind) == (Status.FIRED, HungKind.SPINS)
+    assert "2 GPUs have looked busy at 110 W each, of a limit of 700 W" in said.reason
+    assert said.onset == pytest.approx(JOB_START + 57.0)
+
+
+@pytest.mark.parametrize(("minutes", "status"), [(15, Status.OK), (16, Status.FIRED)])
+def test_given_gpus_that_spin_from_the_start_when_no_step_comes_then_it_fires_after_15_min(
+    minutes: int, status: Status
+) -> None:
+    assert over(short([IDLES, IDLES] + [START_HANG] * minutes)).status is status
+
+
+def test_given_gpus_that_wait_for_one_that_loads_when_it_has_not_begun_then_nothing_fires() -> None:
+    said = over(short([BARRIER] * 30, written=lambda _: 2e8))
+    assert said.status is not Status.FIRED
+
+
+def test_given_a_barrier_at_the_start_when_work_follows_then_it_is_no_lesson_for_later() -> None:
+    state = short([START_HANG] * 8 + [WORKS] * 12)
+    assert (state.longest_s, state.quiet_since, state.known["gpu0"]) == (0.0, None, WORK_W)
+
+
+def test_given_a_small_training_when_its_power_changes_then_it_does_not_spin() -> None:
+    wavers = [((100.0, 100.0), (watts, watts)) for watts in (110.0, 140.0) * 10]
+    assert over(short(wavers)).status is not Status.FIRED
+
+
+def test_given_a_last_step_that_the_end_cut_when_the_gpus_spun_through_it_then_it_did_not_end() -> None:
+    state = standing(2)
+    cut_at = round((state.through - 0.5) * 1e6)
+    begun = round((JOB_START + 60.0 * HANG - 1.0) * 1e6)
+    cut = ProcessProgress(cut_at, "501", 501, PACE_US, "TRAIN", begun, begun)
+    node = NodeFacts("algo-1", collected={"HungJob": ProgressState({"r": cut})}, watched={"HungJob": state})
+    said = [
+        HungJobOverNodes().judge(
+            JobView(JOB_START, state.at, None, True, True, closed=closed, nodes={"algo-1": node}), HungJobParameters()
+        )
+        for closed in (True, False)
+    ]
+    assert [each.status for each in said] == [Status.FIRED, Status.OK]
+    assert said[0].onset == begun / 1e6
+
+
+def test_given_a_standstill_when_it_is_said_then_its_facts_hold_its_numbers() -> None:
+    said = over(standing(4, ONE_IDLE), steps=STEPS)
+    facts = {fact.name: fact for fact in said.facts}
+    assert said.kind == HungKind.WAITS_FOR_IDLE
+    assert (facts["gpus_waiting"].value, facts["gpus_idle"].value, facts["idle_gpu"].value) == (1, 1, "algo-1/gpu1")
+    assert (facts["power"].value, facts["power_at_work"].value) == (HUNG_W, WORK_W)
+    assert facts["standstill_time"].value == (said.measured or 0.0) * 60.0
+    assert said.progress is not None
+    assert (said.progress.needed, said.progress.counts) == (150, "seconds")

@@ -9,9 +9,8 @@ import pytest
 from tests.support.node_snapshots import node_snapshots
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
-from trainguard.rules.low_gpu_held import HeldMemory, fold_held
+from trainguard.rules.low_gpu_devices import GpuSigns, HeldMemory, Sign, fold_held, sign_of_work
 from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances
-from trainguard.rules.low_gpu_signs import GpuSigns, sign_of_work
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute
 from trainguard.rules.system_usage import UsageState, usage_of
 
@@ -30,10 +29,10 @@ def minute(utilization: Sequence[float], readings: Mapping[str, Mapping[str, flo
 @pytest.mark.parametrize(
     ("signs", "run_mean", "sign"),
     [
-        (GpuSigns(activity=5.0, measured=5), 0.0, "the SM activity of gpu0 is 5 %"),
+        (GpuSigns(activity=5.0, measured=5), 0.0, Sign("gpu0", activity=5.0)),
         (GpuSigns(activity=4.9, measured=5), 0.0, None),
         (GpuSigns(activity=5.0, measured=4), 0.0, None),
-        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 1.0, "gpu0 draws 112.5 W, of 150 W at work"),
+        (GpuSigns(112.5, 5, at_work=150.0, busy=5), 1.0, Sign("gpu0", power=112.5, power_at_work=150.0)),
         (GpuSigns(112.4, 5, at_work=150.0, busy=5), 1.0, None),
         (GpuSigns(149.0, 5, at_work=149.9, busy=5), 1.0, None),
         (GpuSigns(112.5, 4, at_work=150.0, busy=5), 1.0, None),
@@ -42,7 +41,7 @@ def minute(utilization: Sequence[float], readings: Mapping[str, Mapping[str, flo
     ],
 )
 def test_given_an_idle_gpu_when_its_activity_or_power_is_that_of_work_for_five_minutes_then_it_works(
-    signs: GpuSigns, run_mean: float, sign: str | None
+    signs: GpuSigns, run_mean: float, sign: Sign | None
 ) -> None:
     view = replace(VIEW, idle_time=IdleTime(run_mean=run_mean))
     assert sign_of_work({"gpu0": signs}, view) == sign

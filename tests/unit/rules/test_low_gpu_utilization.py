@@ -6,7 +6,7 @@ import pytest
 from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_minutes, replay, series
 from trainguard.errors import RuleConfigError
 from trainguard.records import Status
-from trainguard.rules.low_gpu_output import PAUSED
+from trainguard.rules.low_gpu_node import PAUSED
 from trainguard.rules.low_gpu_utilization import P5, P95, LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.telemetry.snapshots import FloatArray
 
@@ -93,8 +93,8 @@ def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers
 
     fire = next(said for said in result.results if said.status is Status.FIRED)
     assert fire.reason == (
-        "gpu2 on algo-1: 95 % of the last 500 points (250 s) have a GPU utilization of at most "
-        "31 % (threshold 70 %), for 1,080 points (9 min)."
+        "gpu2 on algo-1: 95 % of its last 500 samples outside pauses, over 249.5 s, have a GPU utilization of at most "
+        "31 % (threshold 70 %), and that for 18 min. Over all samples of 18 min gpu2 was 31 % busy on average."
     )
     assert (fire.worst, fire.measured, fire.threshold, fire.measure) == ("gpu2", 31.0, 70.0, P95)
 
@@ -276,8 +276,8 @@ def test_given_two_low_gpus_of_four_when_it_fires_then_their_idleness_is_the_was
     assert result.last.affected_share == 1.0
     assert result.last.advice == (
         "Raise the batch size, make fewer blocking calls, or distribute the work in another way; if the GPUs have "
-        "nothing more to do and cores are free, take a smaller instance: gpu1 on algo-1 leaves 70 % or more unused in "
-        "95 % of the newest points."
+        "nothing more to do and cores are free, take a smaller instance: gpu1 on algo-1 was at most 30 % busy in 95 % "
+        "of its newest samples at work."
     )
 
 
@@ -343,7 +343,7 @@ def test_given_dips_that_cost_little_when_they_last_then_they_are_told_and_no_fi
     result = judge(series(with_idle_every(training(40.0), every_s=30.0, idle_s=3.0)), closed=False)
 
     assert result.first_fire is None
-    assert "the dips cost 10 % of that time, and count from 15 % on" in result.last.reason
+    assert "its dips leave 10 % of that time unused, and count from 15 % on" in result.last.reason
 
 
 def test_given_one_idle_stretch_in_the_window_when_judged_then_that_is_no_fluctuation() -> None:
@@ -370,7 +370,7 @@ def test_given_many_pauses_when_judged_then_what_was_left_out_is_told() -> None:
 
     result = judge(series(np.concatenate(work)), closed=False)
 
-    assert result.last.reason.endswith("26.9 % of the points of algo-1 were left out as pauses.")
+    assert result.last.reason.endswith("26.9 % of the samples of algo-1 since its first work were left out as pauses.")
 
 
 def test_given_all_gpus_low_and_one_later_when_it_fires_again_then_only_its_new_loss_is_added() -> None:

@@ -7,14 +7,18 @@ import pytest
 
 from tests.unit.rules.device_minutes import Readings, Rows, replay_devices
 from tests.unit.rules.node_replay import Replay
-from trainguard.rules import hung_watch, low_gpu_activity, low_gpu_held, low_gpu_signs
+from trainguard.records import Status
+from trainguard.rules import hung_watch, low_gpu_devices
 from trainguard.rules.gpu_faults import MOST_GPUS, MOST_XIDS
 from trainguard.rules.gpu_health import GPUHealth
+from trainguard.rules.hung_details import MOST_STEPS, details_of
+from trainguard.rules.hung_facts import Standstill
 from trainguard.rules.hung_job import HungJob
-from trainguard.rules.hung_output import MOST_STEPS, Standstill, details_of, sentence_of
 from trainguard.rules.hung_steps import MOST_PROCESSES, ProgressState
+from trainguard.rules.hung_text import text
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
+from trainguard.rules.words import FactSheet
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.steps import StepBatch
 
@@ -30,9 +34,9 @@ def seen(rule: AnySystemRule, metric: str) -> Replay:
 @pytest.mark.parametrize(
     ("rule", "metric", "kept", "most"),
     [
-        (LowGPUUtilization(), "SMActivityPercent", "activity", low_gpu_activity.MOST_GPUS),
-        (LowGPUUtilization(), "SMActivityPercent", "signs", low_gpu_signs.MOST_GPUS),
-        (LowGPUUtilization(), "MemoryUsedBytes", "held", low_gpu_held.MOST_GPUS),
+        (LowGPUUtilization(), "SMActivityPercent", "activity", low_gpu_devices.MOST_GPUS),
+        (LowGPUUtilization(), "SMActivityPercent", "signs", low_gpu_devices.MOST_GPUS),
+        (LowGPUUtilization(), "MemoryUsedBytes", "held", low_gpu_devices.MOST_GPUS),
         (HungJob(), "PowerWatts", "power", hung_watch.MOST_GPUS),
         (GPUHealth(), "SMClockMHz", "gpus", MOST_GPUS),
     ],
@@ -75,5 +79,5 @@ def test_given_many_processes_when_they_write_steps_then_the_first_by_name_are_k
 @pytest.mark.parametrize(("count", "end"), [(1, "n-rank0"), (4, "n-rank3"), (5, "n-rank3 and 1 more")])
 def test_given_many_ranks_behind_when_said_then_four_are_named(count: int, end: str) -> None:
     ranks = [f"n-rank{number}" for number in range(count)]
-    found = Standstill(90.0, [], ["n/gpu0"], [], 70.0, 400.0, steps_stopped=True, behind=ranks)
-    assert sentence_of(found).endswith(end)
+    found = Standstill(0.0, 90.0, 90.0, [], ["n/gpu0"], [], 70.0, 400.0, None, last_step_end=0.0, behind=ranks)
+    assert text(FactSheet(Status.FIRED, found.kind, found.facts)).reason.endswith(f"{end}.")

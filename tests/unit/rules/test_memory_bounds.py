@@ -8,14 +8,16 @@ import pytest
 
 from tests.unit.rules.memory_replay import DEFAULTS, RULE, SMALL, START, minutes, play, windows
 from trainguard.records import Status
-from trainguard.rules import memory_output as output
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
+from trainguard.rules.gpu_memory_increase_text import text
+from trainguard.rules.memory_facts import closed_facts, increase_facts, kind_of
 from trainguard.rules.memory_growth import Increase, Kind, MemoryGrowth, MemoryState
 from trainguard.rules.memory_rise import Rise
 from trainguard.rules.memory_use import UseLevels
-from trainguard.rules.memory_use_output import judge_use
+from trainguard.rules.memory_use_result import judge_use
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.words import FactSheet, Words
 from trainguard.telemetry.snapshots import FloatArray
 
 HOUR_S = 3_600.0
@@ -30,6 +32,13 @@ def growing(kind: Kind | None, *, floors: tuple[int, ...] = (300, 310, 500), mea
 def any_view(points: int = 100, interval_s: float = 60.0, **changes: Any) -> NodeView:
     view = list(minutes(np.full(points, 40.0), interval_s=interval_s, a_minute=points, held=points))[-1].view
     return replace(view, **changes)
+
+
+def words_of(increase: Increase, *, past: bool = False, closed: bool = False) -> Words:
+    """Return what is said of an increase over a threshold of 10 points, in windows of a quarter of an hour."""
+    view = any_view(closed=closed)
+    facts = (*increase_facts(increase, view, 900.0, 10.0), *closed_facts(view))
+    return text(FactSheet(Status.FIRED, kind_of(increase, 10.0), facts, past=past))
 
 
 GROWN = "gpu1 on algo-1: memory activity grew and stopped: its floor rose by 20 percentage points (threshold 10) in "
@@ -48,10 +57,12 @@ GROWN = "gpu1 on algo-1: memory activity grew and stopped: its floor rose by 20 
 def test_given_growth_that_is_over_when_told_then_it_grew_and_stopped_and_a_jump_stays_what_it_was(
     increase: Increase, said: str | None
 ) -> None:
-    assert output.past_sentence(increase, "algo-1", 900.0, 10.0) == said
-    advice = output.past_advice(increase, "algo-1")
-    assert (advice is None) is (said is None)
-    assert said is None or "or a cache of gpu1 on algo-1 grew to their size" in (advice or "")
+    words = words_of(increase, past=True)
+    assert words.reason == said if said is not None else "memory activity jumped" in words.reason
+    grew = "or a cache of gpu1 on algo-1 grew to their size" in (words.advice or "")
+    assert grew is (said is not None)
+    over = ", and stopped rising" if said is not None else ""
+    assert words.clause == f"the memory activity of gpu1 on algo-1 rose{over}"
 
 
 @pytest.mark.parametrize(
@@ -70,27 +81,10 @@ def test_given_growth_that_is_over_when_told_then_it_grew_and_stopped_and_a_jump
 def test_given_an_increase_when_advice_is_given_then_it_has_a_rate_and_the_time_that_is_left(
     increase: Increase, closed: bool, said: str
 ) -> None:
-    advice = output.advice_on(increase, 900.0, closed=closed)
+    advice = words_of(increase, closed=closed).advice or ""
     assert advice.startswith(said)
     assert ("in 12 h more: look" in advice) is (closed and increase.kind == "late")
     assert ("one more such jump leaves 30 %." in advice) is (increase.kind == "jump")
-
-
-@pytest.mark.parametrize(
-    ("worst", "reason", "clause"),
-    [
-        ("gpu1", "x rose and stopped: y", "the memory in use of gpu1 rose, and stopped rising"),
-        ("algo-2/gpu1", "x rose and stopped: y", "the memory in use of gpu1 on algo-2 rose, and stopped rising"),
-        ("algo-2/gpu1", "x grew and stopped: y", "the memory activity of gpu1 on algo-2 rose, and stopped rising"),
-        ("algo-2/gpu1", "x leaks memory: y", "gpu1 on algo-2 leaked memory"),
-        ("algo-2/gpu1", "x grows: y", "the memory activity of gpu1 on algo-2 rose"),
-        (None, "x grows: y", "the memory activity of a GPU rose"),
-    ],
-)
-def test_given_a_finding_when_told_of_a_job_then_its_clause_says_of_what_and_whether_it_is_over(
-    worst: str | None, reason: str, clause: str
-) -> None:
-    assert output.clause_of(RuleResult(Status.FIRED, reason, worst=worst), 2) == clause
 
 
 @pytest.mark.parametrize(
@@ -110,7 +104,10 @@ def test_given_a_finding_when_told_of_a_job_then_its_clause_says_of_what_and_whe
 def test_given_points_that_are_missing_when_told_then_it_says_how_many_and_how_long_they_take(
     view: NodeView, said: str
 ) -> None:
-    assert said in output.warming_up_reason(view, 60, 20)
+    parameters = GPUMemoryIncreaseParameters(window=20, patience=60)
+    state = RULE.state_type()
+    state.gpus["gpu0"] = MemoryGrowth(0)
+    assert said in RULE.judge(state, view, parameters).reason
 
 
 def loaded(load: float, *, sampled: int = 20) -> MemoryState:
@@ -278,5 +275,7 @@ def test_given_several_leaks_when_told_then_the_one_with_the_least_time_left_is_
 def test_given_less_than_an_hour_of_levels_when_none_leaks_then_it_is_too_early(count: int, status: Status) -> None:
     said = judge_use({"gpu0": use_of([5_000], 5_000), "gpu1": use_of([5_000] * count, 5_000)}, any_view(), 5.0)
     assert said.status is status
+    assert said.needs_longer is (status is Status.WARMING_UP)
+    assert len(said.facts) <= 12
     without = judge_use({"gpu0": use_of([5_000] * 9, 5_000)}, any_view(detailed=False), 5.0)
     assert without.plain_details == {}

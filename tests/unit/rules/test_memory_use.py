@@ -11,7 +11,7 @@ from tests.unit.rules.node_replay import JOB_START, node_minutes
 from trainguard.records import Status
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease, GPUMemoryIncreaseParameters
 from trainguard.rules.memory_use import MOST_LEVELS, UseLevels, fold_use
-from trainguard.rules.memory_use_output import judge_use
+from trainguard.rules.memory_use_result import judge_use
 from trainguard.rules.rule_result import RuleResult
 
 TOTAL = 80e9

@@ -10,7 +10,7 @@ from tests.unit.rules.node_replay import NodeSeries, node_minutes
 from trainguard.records import Status
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncrease
-from trainguard.rules.low_gpu_output import SM_P95
+from trainguard.rules.low_gpu_results import SM_P95
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_result import RuleResult

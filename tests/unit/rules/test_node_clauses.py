@@ -1,84 +1,106 @@
 """What the rules over a node say of a job in one clause, and when a run of idle snapshots is chance."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import node_minutes, series
+from trainguard.finding import Fact
 from trainguard.records import Status
-from trainguard.rules import gpu_health, low_gpu_utilization
 from trainguard.rules.cpu_bottleneck import CPUBottleneck
 from trainguard.rules.gpu_health import GPUHealth
+from trainguard.rules.gpu_health_text import text as health_text
+from trainguard.rules.gpu_problems import HealthKind
 from trainguard.rules.hung_job import HungJob
 from trainguard.rules.hung_watch import WatchState
 from trainguard.rules.io_bottleneck import IOBottleneck
-from trainguard.rules.low_gpu_idle import idleness_of
-from trainguard.rules.low_gpu_output import IDLE_TIME, PAUSED, QUIET_MEAN, SM_P95, TENSOR_P95, WEAK_MEAN
+from trainguard.rules.low_gpu_node import idleness_of
+from trainguard.rules.low_gpu_text import text
+from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime
-from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.words import FactSheet
 
 VIEW = list(node_minutes(series(np.full(30, 95.0), interval_s=150.0), closed=False))[-1].view
 
 
-@pytest.mark.parametrize(
-    ("given", "clause"),
-    [
-        ({"idle_node": "idle", "measure": IDLE_TIME, "worst": "algo-2"}, "the GPUs of algo-2 stopped working"),
-        ({"idle_node": "never used", "measure": IDLE_TIME}, "the GPUs of a node were never used"),
-        (
-            {"idle_node": "idle", "measure": QUIET_MEAN, "reason": "nearly idle: for 25 min"},
-            "the GPUs of a node were nearly idle",
-        ),
-        (
-            {"idle_node": "idle", "reason": "nearly idle, memory held: for 25 min"},
-            "the GPUs of a node were idle and held memory",
-        ),
-        ({"measure": WEAK_MEAN, "worst": "algo-2/gpu0"}, "the GPUs of algo-2 were hardly used"),
-        (
-            {"measure": SM_P95, "worst": "algo-2/gpu0.mig1"},
-            "instances of the partitioned GPUs of algo-2 were hardly used",
-        ),
-        ({"measure": SM_P95, "worst": "algo-2/gpu0"}, "the GPUs of algo-2 looked busy and used little of themselves"),
-        ({"measure": SM_P95}, "the GPUs of a node looked busy and used little of themselves"),
-        ({"measure": TENSOR_P95, "worst": "n/gpu0"}, "the GPUs of n looked busy and used little of themselves"),
-        (
-            {"measure": PAUSED, "reason": "the GPUs of n pause for 20 s every 5 min, 7 % of the paid time"},
-            "the GPUs of a node paused for 20 s every 5 min",
-        ),
-        ({"measure": PAUSED, "reason": "retold"}, "the GPUs of a node paused too often, or for too long"),
-    ],
+NODE = {"node": "n", "start": 0.0, "end": 1_500.0}
+IDLE = (
+    Fact(name="idle_time", value=1_500.0, unit="s", device="gpu1", threshold=1_200.0, **NODE),
+    Fact(name="idle_since", value=0.0, unit="time"),
+    Fact(name="first_sample", value=0.0, unit="time"),
+    Fact(name="gpus", value=2),
+    Fact(name="highest_mean_utilization", value=3.0, unit="%", device="gpu1", threshold=10.0, **NODE),
+    Fact(name="idle_as", value=Kind.STOPPED),
 )
-def test_given_a_finding_on_gpu_use_when_the_job_is_summed_up_then_one_clause_says_what_it_was(
-    given: dict[str, Any], clause: str
-) -> None:
-    said = RuleResult(Status.FIRED, **{"reason": "", **given})
-    assert callable(low_gpu_utilization.SPEC.clause)
-    assert low_gpu_utilization.SPEC.clause(said, 1) == clause
-
-
-def test_given_low_gpus_when_the_job_is_summed_up_then_they_were_not_kept_busy() -> None:
-    assert callable(low_gpu_utilization.SPEC.clause)
-    said = low_gpu_utilization.SPEC.clause(RuleResult(Status.FIRED, ""), 1)
-    assert said.startswith("the GPUs were not kept busy, ")
+MEMORY = (Fact(name="memory_in_use", value=3e9, unit="B", device="gpu1", **NODE), Fact(name="gpus_holding", value=1))
+PAUSES = tuple(
+    Fact(name=name, value=value, threshold=0.15, **NODE)
+    for name, value in {"pause_length": 20.0, "period": 100.0, "pause_share": 0.2, "paused_time_share": 0.19}.items()
+)
+IN_PART = tuple(
+    Fact(name=name, value=value, device="gpu1", threshold=0.5, **NODE)
+    for name, value in {"idle_share": 0.6, "mean_utilization": 8.0, "highest_mean_utilization": 12.0}.items()
+)
+LOW = tuple(
+    Fact(name=name, value=value, device="gpu1", threshold=70.0, **NODE)
+    for name, value in {"p95_utilization_at_work": 30.0, "p5_utilization_at_work": 5.0, "low_time": 900.0}.items()
+)
+HOLLOW = tuple(
+    Fact(name=name, value=value, device="gpu1", threshold=20.0, **NODE)
+    for name, value in {"p95_activity_at_work": 4.0, "mean_utilization_at_work": 97.0, "minutes_at_work": 20}.items()
+)
+INSTANCES = tuple(
+    Fact(name=name, value=value, device="gpu0.mig1", threshold=1.0, **NODE)
+    for name, value in {"p95_sm_activity": 0.5, "highest_sm_activity": 0.5, "low_time": 1_200.0}.items()
+)
+AFFECTED = Fact(name="gpus_affected", value=2, node="n")
 
 
 @pytest.mark.parametrize(
-    ("worst", "clause"),
+    ("kind", "facts", "clause"),
     [
-        ("algo-1/gpu3", "gpu3 on algo-1 was not healthy"),
-        ("gpu3", "a GPU was not healthy"),
-        (None, "a GPU was not healthy"),
+        (Kind.STOPPED, IDLE, "the GPUs of n stopped working"),
+        (Kind.NEVER_USED, IDLE, "the GPUs of n were never used"),
+        (Kind.NEARLY_IDLE, IDLE, "the GPUs of n were nearly idle"),
+        (Kind.HOLDS_MEMORY, (*IDLE, *MEMORY), "the GPUs of n were idle and held memory"),
+        (Kind.GPU_HOLDS_MEMORY, (*IDLE, *MEMORY), "gpu1 of n was idle and held memory"),
+        (Kind.HARDLY_USED, IDLE, "the GPUs of n were hardly used"),
+        (Kind.INSTANCES_LOW, (*INSTANCES, AFFECTED), "instances of the partitioned GPUs of n were hardly used"),
+        (Kind.INSTANCES_UNUSED, (*INSTANCES, AFFECTED), "instances of the partitioned GPUs of n were never used"),
+        (
+            Kind.LOW_ACTIVITY,
+            (*HOLLOW, Fact(name="activity", value="SM activity"), AFFECTED),
+            "the GPUs of n looked busy and used little of themselves",
+        ),
+        (Kind.PAUSES, PAUSES, "the GPUs of n paused for 20 s every 100 s"),
+        (Kind.IDLE_IN_PART, (*IN_PART, IDLE[3]), "the GPUs of n did nothing in 60 % of 25 min"),
+        (Kind.UNDER_USED, (*LOW, Fact(name="samples_at_work", value=500)), "the GPUs were not kept busy"),
+        (Kind.FLUCTUATES, (*LOW, Fact(name="samples_at_work", value=500)), "the GPUs were not kept busy"),
+        ("", (), "the GPUs were not kept busy"),
     ],
 )
-def test_given_a_gpu_that_is_not_healthy_when_the_job_is_summed_up_then_it_is_named(
-    worst: str | None, clause: str
+@pytest.mark.parametrize("ended", [True, False])
+def test_each_kind_of_gpu_use_has_one_clause_whenever_told(
+    kind: str, facts: tuple[Fact, ...], clause: str, ended: bool
 ) -> None:
-    assert callable(gpu_health.SPEC.clause)
-    assert gpu_health.SPEC.clause(RuleResult(Status.FIRED, "", worst=worst), 1) == clause
+    end = (Fact(name="stream_end", value=1_500.0, unit="time", node="n"),) if ended else ()
+    said = text(FactSheet(Status.FIRED, kind, (*facts, *end)))
+    assert said.clause == clause
+    past = text(FactSheet(Status.FIRED, kind, facts, past=True))
+    if ended:
+        assert (said.reason, said.advice) == (past.reason, past.advice)
+    for word in ("has been", "stop it if", " works", " are low"):
+        assert word not in past.reason
+
+
+def test_given_a_gpu_that_is_not_healthy_when_the_job_is_summed_up_then_it_is_named() -> None:
+    lost = Fact(name="lost_since", value=1.0, unit="time", node="algo-1", device="gpu3")
+    words = health_text(FactSheet(Status.FIRED, HealthKind.LOST, (lost,), past=True))
+    assert words.clause == "gpu3 on algo-1 was not healthy"
+    assert words.reason == "gpu3 on algo-1 was lost: its driver did not reach it any more."
 
 
 @pytest.mark.parametrize(

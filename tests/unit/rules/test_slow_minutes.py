@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
+from trainguard.finding import Fact
 from trainguard.records import Status
-from trainguard.rules.bottleneck_counts import MinuteCount, Share
-from trainguard.rules.bottlenecks import SLOW_SHARE
+from trainguard.rules.bottleneck_counts import MinuteCount, Share, Tally
+from trainguard.rules.bottlenecks import SLOW_SHARE, _minutes, _points
 from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
+from trainguard.rules.cpu_bottleneck_text import text
 from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
+from trainguard.rules.words import FactSheet
 
 RULE = CPUBottleneck()
 DEFAULTS = CPUBottleneckParameters()
@@ -40,11 +43,11 @@ def test_given_means_of_slow_gpus_beside_full_cores_when_judged_then_it_fires_th
     assert result.wasted_share == pytest.approx(0.50, abs=0.01)
     assert (result.onset, result.gpus) == (JOB_START, ("gpu0",))
     assert (
-        "the GPUs were below 80 % on average, at 45 % in the newest, while all cores were full, 97 % on"
+        "the GPUs were below 80 % on average, at 45 % in the newest, while the cores were 97 % busy on average"
         in result.reason
     )
     assert result.advice is not None
-    assert result.advice.startswith("All cores are full, 97 % on average: use fewer or cheaper transforms")
+    assert result.advice.startswith("The cores are 97 % busy on average, which leaves little: use fewer")
     assert "more data loader processes" not in result.advice
 
 
@@ -89,9 +92,9 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
     assert (said.status, said.pooled, said.measure) == (Status.FIRED, (60, 100), SLOW_SHARE)
     assert said.reason == (
         "in the minutes of 60 of 100 points on algo-1 (60 %, threshold 50 %) the GPUs were below 80 % on average, at "
-        "45 %, while all cores were full, 97 % on average."
+        "45 %, while the cores were 97 % busy on average."
     )
-    assert (said.advice or "").startswith("All cores are full, 97 % on average: ")
+    assert (said.advice or "").startswith("The cores are 97 % busy on average, which leaves little: ")
 
 
 def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float = 0.0, judged: int = 8) -> MinuteCount:
@@ -130,7 +133,7 @@ def test_given_a_minute_when_gpus_are_slow_beside_cores_at_a_limit_or_wait_for_t
 @pytest.mark.parametrize(
     ("level", "peak", "cause", "advice"),
     [
-        (80.0, 0.0, "all cores were full, 80 % on average", "All cores are full, 80 % on average: "),
+        (80.0, 0.0, "the cores were 80 % busy on average", "The cores are 80 % busy on average, which leaves little: "),
         (79.0, 1.5, "1.5 cores were full on average", "The cores are 79 % busy on average, so that others are free: "),
         (79.0, 1.4, "a core was full", "The cores are 79 % busy on average, so that others are free: "),
     ],
@@ -138,8 +141,17 @@ def test_given_a_minute_when_gpus_are_slow_beside_cores_at_a_limit_or_wait_for_t
 def test_given_cores_at_a_limit_when_said_then_full_ones_are_told_from_free_ones(
     level: float, peak: float, cause: str, advice: str
 ) -> None:
-    assert RULE.cause_of_minutes(level, peak) == cause
-    assert RULE.remedy(level).startswith(advice)
+    facts = (
+        Fact(name="share_of_samples", value=0.6, node="algo-1", threshold=0.5),
+        Fact(name="samples_found", value=6),
+        Fact(name="samples", value=10),
+        Fact(name="mean_utilization_slow", value=45.0, threshold=80.0),
+        Fact(name="mean_core_utilization", value=level),
+        Fact(name="cores_full", value=peak),
+    )
+    words = text(FactSheet(Status.FIRED, "slow", facts))
+    assert words.reason.endswith(f"while {cause}.")
+    assert (words.advice or "").startswith(advice)
 
 
 @pytest.mark.parametrize(
@@ -151,3 +163,22 @@ def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or
 ) -> None:
     share = Share(hits, judged, lost)
     assert (share.percent, share.wasted_of(least)) == (percent, wasted)
+
+
+def test_shares_of_minutes_keep_hits_and_judged_apart() -> None:
+    slow = MinuteCount(1, 8, 0, gpu=8 * 45)
+    kept = Tally(judged=40, minutes=[slow, MinuteCount(2, 12, 0, gpu=12 * 99)], slow=16, slow_lost=7_000)
+    found = _minutes(kept, [slow])
+    assert (found.recent.hits, found.recent.judged) == (8, 20)
+    assert (found.whole.hits, found.whole.judged) == (24, 40)
+    assert (found.recent.lost, found.whole.lost) == (slow.wasted, 7_000 + slow.wasted)
+    assert slow.wasted > 0
+
+
+def test_shares_of_points_keep_hits_judged_and_lost_apart() -> None:
+    kept = Tally(
+        judged=40, bottlenecked=9, lost=500, minutes=[MinuteCount(1, 8, 3, lost=2), MinuteCount(2, 12, 1, lost=4)]
+    )
+    found = _points(kept)
+    assert (found.recent.hits, found.recent.judged, found.recent.lost) == (4, 20, 600)
+    assert (found.whole.hits, found.whole.judged, found.whole.lost) == (9, 40, 500)

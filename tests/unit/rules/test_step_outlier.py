@@ -5,10 +5,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.unit.rules.step_batches import DEFAULTS, EVAL, RULE, TRAIN, VIEW, batches, folded, judge, slow_every, steady
+from tests.unit.rules.step_batches import (
+    DEFAULTS,
+    EVAL,
+    RULE,
+    TRAIN,
+    VIEW,
+    batches,
+    folded,
+    judge,
+    judged,
+    slow_every,
+    steady,
+)
 from trainguard.records import Status
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS, StepOutlierParameters
+from trainguard.rules.step_outlier_text import StepOutlierKind
 from trainguard.rules.step_series import MAX_SERIES
 from trainguard.telemetry.steps import StepBatch
 
@@ -40,14 +53,14 @@ def test_given_one_slow_step_in_60_when_judged_then_its_outliers_are_too_many(co
     assert result.threshold is not None
     assert result.measured > result.threshold
     assert result.measure == OUTLIERS
-    assert result.worst == "algo-1-905 TRAIN"
+    assert result.worst == "algo-1/algo-1-905 TRAIN"
 
 
 def test_given_one_slow_step_in_20_when_none_can_be_an_outlier_then_the_time_they_cost_fires() -> None:
     result = judge(batches(slow_every(steady(3_000), 20, 5.0)))
 
     assert result.status is Status.FIRED
-    assert result.plain_details["series"][0]["number_of_outliers"] == 0
+    assert result.plain_details["algo-1"]["series"][0]["number_of_outliers"] == 0
     assert result.measured == pytest.approx(16.7, abs=0.7)
     assert result.measure == LOST_TIME
     assert result.threshold == 10.0
@@ -68,7 +81,7 @@ def test_given_outliers_about_n_outliers_when_judged_then_only_more_fire(outlier
 
     result = judge(batches(seconds))
 
-    assert result.plain_details["series"][0]["number_of_outliers"] == outliers
+    assert result.plain_details["algo-1"]["series"][0]["number_of_outliers"] == outliers
     assert result.status is status
 
 
@@ -76,7 +89,7 @@ def test_given_outliers_about_n_outliers_when_judged_then_only_more_fire(outlier
 def test_given_few_steps_when_judged_then_it_takes_more_than_100_after_the_first_100(
     count: int, status: Status
 ) -> None:
-    result = judge(batches(steady(count), size=37))
+    result = judge(batches(steady(count), size=37), followed=False)
 
     assert result.status is status
     assert result.data_points == count - 100
@@ -91,23 +104,24 @@ def test_given_slow_steps_at_the_start_when_judged_then_the_first_100_are_left_o
     result = judge(batches(seconds, size=33))
 
     assert result.status is Status.OK
-    assert result.plain_details["series"][0]["step_stats"]["max"] < 0.6
+    assert result.plain_details["algo-1"]["series"][0]["step_stats"]["max"] < 0.6
 
 
 def test_given_a_stream_that_ends_early_when_judged_then_it_says_that_there_is_no_verdict() -> None:
     ended = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=True)
 
-    result = judge(batches(steady(150)), view=ended)
+    result = judge(batches(steady(150)), view=ended, followed=False)
 
     assert result.status is Status.WARMING_UP
-    assert result.reason.endswith("its stream has ended, too early for a verdict.")
+    assert result.kind == StepOutlierKind.TOO_SHORT
+    assert result.reason.endswith("the job has ended, too early for a verdict.")
 
 
 def test_given_no_steps_when_judged_then_it_waits() -> None:
-    assert judge().reason == "no training step of algo-1 yet."
+    assert judge().reason == "No training step was seen yet."
     only_eval = judge(batches(steady(300), mode=EVAL), parameters=StepOutlierParameters(mode="TRAIN"))
     assert only_eval.status is Status.WAITING_FOR_DATA
-    assert only_eval.reason == "no training step of algo-1 in mode TRAIN yet."
+    assert only_eval.reason == "No training step in mode TRAIN was seen yet."
 
 
 @pytest.mark.parametrize(
@@ -127,20 +141,20 @@ def test_given_a_mode_when_steps_are_observed_then_only_that_mode_is_judged(mode
 
     result = judge(*streams, parameters=parameters)
 
-    assert {item["mode"] for item in result.plain_details["series"]} == judged
+    assert {item["mode"] for item in result.plain_details["algo-1"]["series"]} == judged
 
 
 def test_given_two_modes_of_different_pace_when_judged_then_neither_makes_outliers_of_the_other() -> None:
     result = judge(batches(steady(2_000)), batches(steady(300) / 20.0, mode=EVAL))
 
     assert result.status is Status.OK
-    assert result.plain_details["series_judged"] == 2
+    assert result.plain_details["algo-1"]["series_judged"] == 2
 
 
 def test_given_one_slow_process_of_two_when_judged_then_it_is_named() -> None:
     slow = batches(slow_every(steady(2_000), 60, 4.0), process="algo-1-907")
 
-    assert judge(batches(steady(2_000)), slow).worst == "algo-1-907 TRAIN"
+    assert judge(batches(steady(2_000)), slow).worst == "algo-1/algo-1-907 TRAIN"
 
 
 def test_given_shorter_steps_when_judged_then_they_are_reported_and_do_not_fire() -> None:
@@ -150,14 +164,14 @@ def test_given_shorter_steps_when_judged_then_they_are_reported_and_do_not_fire(
     result = judge(batches(seconds))
 
     assert result.status is Status.OK
-    assert result.plain_details["series"][0]["short_steps"] == 40
+    assert result.plain_details["algo-1"]["series"][0]["short_steps"] == 40
 
 
 def test_given_steps_of_equal_length_when_judged_then_none_is_an_outlier() -> None:
     result = judge(batches(np.full(1_000, 0.25)))
 
     assert result.status is Status.OK
-    assert (result.measured, result.plain_details["series"][0]["stddev"]) == (0.0, 0.0)
+    assert (result.measured, result.plain_details["algo-1"]["series"][0]["stddev"]) == (0.0, 0.0)
 
 
 def test_given_steps_of_no_length_when_judged_then_nothing_is_divided_by_it() -> None:
@@ -178,7 +192,7 @@ def test_given_durations_whose_squares_outgrow_64_bits_when_summed_then_the_devi
 def test_given_step_statistics_when_reported_then_they_match_numpy() -> None:
     seconds = np.random.default_rng(5).lognormal(-1.0, 0.2, 5_000)
 
-    details = judge(batches(seconds)).plain_details["series"][0]
+    details = judge(batches(seconds)).plain_details["algo-1"]["series"][0]
 
     rest = np.rint(seconds[100:] * 1e6) / 1e6
     assert details["step_stats"]["mean"] == pytest.approx(rest.mean(), rel=1e-12)
@@ -191,7 +205,7 @@ def test_given_step_statistics_when_reported_then_they_match_numpy() -> None:
 def test_given_slow_steps_when_listed_then_the_newest_32_of_all_processes_remain() -> None:
     streams = [batches(slow_every(steady(4_000, seed=seed), 60, 4.0), process=f"algo-1-{seed}") for seed in (901, 902)]
 
-    slow = judge(*streams).plain_details["slow_steps"]
+    slow = judge(*streams).plain_details["algo-1"]["slow_steps"]
 
     assert len(slow) == 32
     assert {item["process"] for item in slow} == {"algo-1-901", "algo-1-902"}
@@ -207,9 +221,9 @@ def test_given_more_processes_than_there_is_room_for_when_judged_then_the_rest_i
     forwards = folded(*(batches(seconds, process=name) for name in names))
     backwards = folded(*(batches(seconds, process=name) for name in reversed(names)))
 
-    result = RULE.judge(forwards, VIEW, DEFAULTS)
-    assert "3 series not judged: a node has room for 128" in result.reason
-    assert result.plain_details["steps_not_judged"] == 900
+    result = judged(forwards)
+    assert result.reason.endswith("; 3 series were not judged, for want of room.")
+    assert result.plain_details["algo-1"]["steps_not_judged"] == 900
     assert msgspec.msgpack.encode(forwards) == msgspec.msgpack.encode(backwards)
 
 
@@ -236,8 +250,7 @@ def test_given_a_fire_when_read_then_the_reason_has_the_jobs_own_numbers() -> No
     seconds[105::60] = 0.4
 
     assert judge(batches(seconds)).reason == (
-        "algo-1-905 TRAIN: 20 of 1,200 steps took over 297 ms (mean 105 ms and 5 standard deviations of 38.41 ms), "
-        "more than the 10 that are plausible."
+        "algo-1-905 TRAIN of algo-1: 20 of 1,200 steps took over 297 ms, more than the 10 that are plausible."
     )
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 5_400.0
 
@@ -260,13 +273,13 @@ def test_given_no_fire_when_reported_then_there_is_no_advice() -> None:
 
 
 def test_given_slow_steps_at_a_distance_when_it_fires_then_the_advice_names_it() -> None:
-    assert (judge(batches(slow_every(np.full(2_000, 0.4), 60, 4.0))).advice or "").endswith("they come every 60 steps.")
+    assert (judge(batches(slow_every(np.full(2_000, 0.4), 60, 4.0))).advice or "").endswith("They come every 60 steps.")
     irregular = np.full(2_000, 0.4)
     irregular[np.random.default_rng(3).choice(np.arange(200, 2_000), 40, replace=False)] = 1.6
     advice = judge(batches(irregular)).advice or ""
     assert advice == (
-        "Look at what runs at the times of the steps over 799.4 ms (checkpoints, evaluation, logging, data loading), "
-        "and make it asynchronous or rarer."
+        "No recorded event takes a clearly larger share of the slow steps than of the others. Look in the log of "
+        "algo-1-905 TRAIN at what runs at the times of the slow steps."
     )
 
 
@@ -274,7 +287,7 @@ def test_given_slow_steps_in_a_row_when_it_fires_then_no_distance_is_named() -> 
     seconds = np.full(1_000, 0.4)
     seconds[300:330] = 4.0
 
-    assert "they come" not in (judge(batches(seconds)).advice or "")
+    assert "They come" not in (judge(batches(seconds)).advice or "")
 
 
 def evaluated(*, slow: float, every: int = 12) -> Iterable[StepBatch]:
@@ -289,8 +302,8 @@ def test_given_slow_steps_of_a_mode_that_takes_little_time_when_judged_then_they
 
     assert alone.status is Status.FIRED
     assert beside.status is Status.OK
-    assert beside.plain_details["series"][0]["mode"] == EVAL
-    assert beside.plain_details["series"][0]["slow_share_percent"] == pytest.approx(
+    assert beside.plain_details["algo-1"]["series"][0]["mode"] == EVAL
+    assert beside.plain_details["algo-1"]["series"][0]["slow_share_percent"] == pytest.approx(
         100.0 * 33 * 2.0 / (19_900 * 0.4 + 367 * 0.4 + 33 * 2.4), rel=0.02
     )
 
@@ -299,7 +312,7 @@ def test_given_slow_steps_of_one_mode_when_they_fire_then_what_they_cost_is_of_t
     result = judge(batches(np.full(1_700, 0.4)), evaluated(slow=12.0))
 
     steps_s = 1_600 * 0.4 + 367 * 0.4 + 33 * 4.8
-    assert result.worst == "algo-1-905 EVAL"
+    assert result.worst == "algo-1/algo-1-905 EVAL"
     assert result.wasted_share == pytest.approx(33 * 4.4 / steps_s, rel=0.02)
     assert result.affected_share == pytest.approx(33 * 4.8 / steps_s, rel=0.02)
     assert result.reason.endswith(" of the time in steps (slow_share 10 %).")

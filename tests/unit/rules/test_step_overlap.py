@@ -1,7 +1,7 @@
 import pytest
 
 from tests.support import framework_traces
-from tests.unit.rules.step_batches import DEFAULTS, RULE, VIEW, batches, steady
+from tests.unit.rules.step_batches import DEFAULTS, RULE, batches, judged, steady
 from trainguard.rules.step_overlap import StepOverlap
 from trainguard.rules.step_series import MAX_SERIES
 from trainguard.telemetry.framework import FrameworkEvents
@@ -27,9 +27,9 @@ def test_given_events_during_slow_steps_when_judged_then_their_overlap_is_compar
     for first in range(0, 600, 60):
         RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=1.2), DEFAULTS)
 
-    result = RULE.judge(state, VIEW, DEFAULTS)
+    result = judged(state)
 
-    rows = {row["event"]: row for row in result.plain_details["framework"]["events"]}
+    rows = {row["event"]: row for row in result.plain_details["algo-1"]["framework"]["events"]}
     assert rows["DataLoaderIter"]["slow_steps_percent"] == pytest.approx(75.0, rel=1e-3)
     assert rows["DataLoaderIter"]["ordinary_steps_percent"] == 0.0
     assert rows["aten::mm"]["slow_steps_percent"] == pytest.approx(50.0, rel=1e-3)
@@ -37,10 +37,10 @@ def test_given_events_during_slow_steps_when_judged_then_their_overlap_is_compar
     assert rows["aten::outer"]["slow_steps_percent"] == pytest.approx(100.0 * 1.0 / 1.8, rel=1e-3)
     assert rows["aten::outer"]["ordinary_steps_percent"] == pytest.approx(100.0 * 0.4 / 0.6, rel=1e-3)
     assert "Step:ModeKeys.TRAIN" not in rows
-    assert result.plain_details["framework"]["events"][0]["event"] == "DataLoaderIter"
+    assert result.plain_details["algo-1"]["framework"]["events"][0]["event"] == "DataLoaderIter"
     assert result.advice == (
-        "Look at DataLoaderIter: it takes 75 % of the steps over 799.4 ms and 0 % of the others; they come every "
-        "20 steps."
+        "Give the data loader more workers, or make batches cheaper to load: DataLoaderIter takes 75 % of the slow "
+        "steps' time and 0 % of that of the others. They come every 20 steps."
     )
 
 
@@ -49,7 +49,7 @@ def test_given_no_slow_step_when_judged_then_there_is_nothing_to_compare() -> No
     for first in range(0, 600, 60):
         RULE.observe(state, timeline_of_steps(first, every=20, culprit_s=0.0), DEFAULTS)
 
-    framework = RULE.judge(state, VIEW, DEFAULTS).plain_details["framework"]
+    framework = judged(state).plain_details["algo-1"]["framework"]
 
     assert framework["events"] == []
     assert framework["ordinary_steps_s"] == pytest.approx(0.4 * 420)
@@ -102,6 +102,6 @@ def test_given_an_event_that_grows_when_it_fires_then_it_is_named_from_ten_point
             events.append(framework_traces.step(number, number * 2.0, duration))
         RULE.observe(state, framework_traces.read(events), DEFAULTS)
 
-    advice = RULE.judge(state, VIEW, DEFAULTS).advice or ""
+    advice = judged(state).advice or ""
 
-    assert advice.startswith("Look at aten::mm: it takes 65 %" if named else "Look at what runs")
+    assert advice.startswith("Look at it: aten::mm takes 65 %" if named else "No recorded event")

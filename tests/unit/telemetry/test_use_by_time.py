@@ -22,11 +22,35 @@ def used(percents: list[float], *, cuts: tuple[int, ...] = (), every_s: float = 
     return use
 
 
-def test_given_an_hour_when_added_then_each_minute_is_a_step() -> None:
-    steps = [*used([90.0] * 30 + [10.0] * 30).steps(3_570.0)]
+def test_given_a_quarter_of_an_hour_when_added_then_steps_are_short() -> None:
+    steps = [*used([90.0] * 30 + [10.0] * 30, every_s=15.0).steps(895.0)]
 
     assert [step.percent for step in steps] == [90.0] * 30 + [10.0] * 30
-    assert (steps[0].start, steps[0].end, steps[-1].end) == (0.0, 60.0, 3_570.0)
+    assert (steps[0].start, steps[0].end, steps[-1].end) == (0.0, 15.0, 895.0)
+
+
+def test_given_two_gpus_when_asked_then_each_has_its_mean() -> None:
+    use, times = UseByTime(), 3.0 + np.arange(600, dtype=np.float64)
+    busy = np.where(times < 300.0, 100.0, 50.0)
+    use.add(times, np.stack((busy, np.full(600, np.nan)), axis=1))
+    use.add(times + 600.0, np.stack((busy, busy), axis=1))
+
+    late, early = use.between(905.0, 1_200.0, 1_202.0), use.between(0.0, 295.0, 1_202.0)
+
+    assert early is not None
+    assert late is not None
+    assert (early.start, early.end, early.means[0]) == (3.0, 300.0, 100.0)
+    assert np.isnan(early.means[1])
+    assert (late.start, late.end, *late.means.tolist()) == (900.0, 1_200.0, 50.0, 50.0)
+
+
+def test_given_a_moment_when_asked_then_it_is_the_step_around_it() -> None:
+    use = used([20.0] * 15 + [80.0] * 10, every_s=1.0)
+
+    found, none = use.between(17.0, 18.0, 24.0), use.between(50.0, 60.0, 24.0)
+
+    assert found is not None
+    assert (found.start, found.end, found.means.tolist(), none) == (15.0, 24.0, [80.0], None)
 
 
 def test_given_a_month_when_added_then_the_steps_are_few_and_keep_their_means() -> None:
@@ -34,9 +58,9 @@ def test_given_a_month_when_added_then_the_steps_are_few_and_keep_their_means() 
     steps = [*use.steps(1e9)]
 
     assert len(steps) <= MOST_STEPS
-    assert sum(use.counts) == 1_500
+    assert sum(map(sum, use.counts)) == 1_500
     assert (steps[0].percent, steps[-1].percent) == (100.0, 0.0)
-    assert len(msgspec.msgpack.encode(use)) < 900
+    assert len(msgspec.msgpack.encode(use)) < 1_100
 
 
 def test_given_no_sample_of_a_gpu_when_added_then_there_is_no_step() -> None:
@@ -48,4 +72,4 @@ def test_given_any_portions_when_added_then_the_steps_are_the_same(
     percents: list[float], cuts: tuple[int, ...]
 ) -> None:
     assert used(percents, cuts=cuts) == used(percents)
-    assert sum(used(percents).sums) / len(percents) == pytest.approx(float(np.mean(np.rint(percents))))
+    assert sum(map(sum, used(percents).sums)) / len(percents) == pytest.approx(float(np.mean(np.rint(percents))))

@@ -1,13 +1,12 @@
 """The verdicts of a whole job, from its units' states, family by family."""
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import JobRules, UnitVerdicts
+from trainguard.engine.streams.family_streams import JobRules, Look, UnitVerdicts
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.rule_runner import gone_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.final import final
 from trainguard.engine.verdicts.verdict import Fire, Verdict
-from trainguard.pricing.cost import Account
 from trainguard.records import FIRST_FAMILY, JobRecord, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.rule_result import RuleResult
@@ -19,17 +18,17 @@ def unit_verdicts(streams: JobStreams) -> UnitVerdicts:
 
 
 def job_verdicts(
-    job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | None = None
+    job: JobRecord, plan: RulePlan, streams: JobStreams, *, look: Look
 ) -> tuple[list[Verdict], list[Fire]]:
     """Return the job's verdict of every rule, and the fires of rules over the whole job that began.
 
-    Moves the episodes in ``streams.state``. ``now`` is the time of the look, epoch seconds; None without a clock.
+    Moves the episodes in ``streams.state``.
     """
     verdicts: list[Verdict] = []
     fires: list[Fire] = []
     own = JobRules(streams.state.stored_rules, streams.state.watermark_s)
     for family in streams.families.values():
-        judged = family.judge(job, plan, own, closed=streams.closed, now=now)
+        judged = family.judge(job, plan, own, look)
         verdicts.extend(judged.verdicts)
         fires.extend(judged.fires)
     if job.closing and streams.closed:
@@ -49,16 +48,3 @@ def job_verdicts(
     of_streams = [stored_rules for family in streams.families.values() for stored_rules in family.stored_rules]
     verdicts.extend(gone_rules([streams.state.stored_rules, *of_streams], plan))
     return verdicts, fires
-
-
-def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
-    """Return what the whole job has to pay for so far, as many nodes as SageMaker or the profile knows."""
-    starts = (job.started_at, *(family.first_at for family in streams.families.values()))
-    return Account(
-        instance_type=job.instance_type,
-        started_at=min((at for at in starts if at is not None), default=None),
-        watermark_s=streams.watermark_s,
-        nodes=max(len(streams.nodes), job.instance_count or 0),
-        prices=plan.prices,
-        unpaid_s=max((family.unpaid_s for family in streams.families.values()), default=0.0),
-    )

@@ -28,11 +28,13 @@ from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
 from trainguard.finding import Finding, flat
 from trainguard.job_limits import LAST_EPISODE
+from trainguard.ledger.job import Ledger
 from trainguard.links import report_links
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.ports import Executions, Journal
 from trainguard.pricing.cost import Account
 from trainguard.records import JOB_NODE, AlertKind, JobRecord, NodeRecord, OutboxEntry
+from trainguard.rules.ledger_text import ledger_facts
 from trainguard.stores import NodeStates
 from trainguard.timestamps import iso_time
 
@@ -89,14 +91,27 @@ def _plain(finding: Finding) -> Finding:
 def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
     """Return what a fire means by itself, on its node or, for a rule over the whole job, on all of them."""
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
-    wasted = fire.result.wasted_share
-    reach = Reach(nodes, nodes, None if wasted is None else wasted * nodes)
     result = replace(fire.result, affected_share=fire.affected_share)
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
-    verdict = Verdict(fire.rule, result, FiringHistory(is_open=True), reach=reach, merged=fire.episodes)
-    episodes = merged_episodes({record.key.node: verdict}, nodes).episodes
+    history = FiringHistory(is_open=True)
+    verdict = Verdict(fire.rule, result, history, reach=Reach(nodes, nodes), merged=fire.episodes)
+    episodes = merged_episodes({record.key.node: verdict}).episodes
     node = None if record.key.node == JOB_NODE else record.key.node
-    return finding_of(replace(verdict, merged=episodes), account, node).finding
+    found = finding_of(replace(verdict, merged=episodes), account, node, ledger=_priced(fire.ledger, account)).finding
+    return with_ledger(found, fire.ledger)
+
+
+def with_ledger(finding: Finding, ledger: Ledger | None) -> Finding:
+    """Return a finding that is sent, with what the paid time went into until then among its facts."""
+    if ledger is None or not ledger.nodes:
+        return finding
+    return replace(finding, facts=(*finding.facts, *ledger_facts(ledger.entries())))
+
+
+def _priced(ledger: Ledger | None, account: Account) -> Ledger | None:
+    """Return a node's ledger with the price of its instance: its stream does not know it."""
+    hourly = None if account.instance_type is None else account.table.hourly(account.instance_type)
+    return None if ledger is None else replace(ledger, hourly=hourly)
 
 
 def drain(

@@ -9,6 +9,7 @@ job has ended its report says how each finding stands, and nothing more is told.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from trainguard.engine.outbox.fires import with_ledger
 from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
@@ -16,12 +17,18 @@ from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.finding import Finding, severity_rank
 from trainguard.job_limits import LAST_EPISODE
+from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
 
 
 def due_notifications(
-    job: JobRecord, plan: RulePlan, verdicts: Sequence[Verdict], account: Account, state: JobState
+    job: JobRecord,
+    plan: RulePlan,
+    verdicts: Sequence[Verdict],
+    account: Account,
+    state: JobState,
+    ledger: Ledger | None = None,
 ) -> list[OutboxEntry]:
     """Return a job's due notifications, and record them in ``state``."""
     if job.closing or account.watermark_s is None:
@@ -29,7 +36,8 @@ def due_notifications(
     news: list[OutboxEntry] = []
     for verdict in verdicts:
         if verdict.history.alerted == plan.episode_of(verdict.rule):
-            finding = finding_of(verdict, account, (verdict.result.worst or "").partition("/")[0] or None).finding
+            node = (verdict.result.worst or "").partition("/")[0] or None
+            finding = with_ledger(finding_of(verdict, account, node, ledger=ledger).finding, ledger)
             news.extend(_of_finding(job, verdict, finding, state, at=account.watermark_s))
     return news
 

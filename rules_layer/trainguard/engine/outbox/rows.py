@@ -1,6 +1,6 @@
 """From a verdict to the row that a person reads."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from trainguard.engine.streams.session import DEGRADED, HARMLESS_COUNTERS
 from trainguard.engine.verdicts.findings import RankedFinding, finding_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.finding import Episode, Finding
+from trainguard.ledger.job import Ledger
 from trainguard.plain_text import LONGEST_SENTENCE, one_line
 from trainguard.pricing.cost import Account
 from trainguard.records import RuleRow, Status
@@ -22,7 +23,8 @@ LONGEST_NAME = 200
 class RowContext:
     """What all rows of one stream share; ``node`` is None for rows of the whole job, ``account`` is what they cost.
 
-    ``generation`` is that of the job's registration.
+    ``generation`` is that of the job's registration. ``ledger`` returns that of the rows' nodes, None where nothing is
+    known of their GPUs; it is asked for when something has fired.
     """
 
     job: str
@@ -34,6 +36,7 @@ class RowContext:
     expires_at: int | None
     account: Account
     generation: int = 0
+    ledger: Callable[[], Ledger | None] = lambda: None
 
 
 def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None = None) -> RuleRow:
@@ -47,7 +50,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
     status = shown_status(verdict)
     parameters = context.plan.parameters.get(verdict.rule)
     if ranked is None and (history.times_fired or status is Status.FIRED):
-        ranked = finding_of(verdict, context.account)
+        ranked = finding_of(verdict, context.account, ledger=context.ledger())
     unused = {name: amount for name, amount in context.counters.items() if name not in HARMLESS_COUNTERS}
     fired = None if status is not Status.FIRED else ranked
     return RuleRow(
@@ -60,7 +63,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         data_points=result.data_points,
         progress=result.progress,
         affected_percent=None if fired is None else fired.affected_percent,
-        wasted_percent=None if ranked is None else _wasted_percent(ranked, context.account),
+        wasted_percent=None if ranked is None else _wasted_percent(ranked),
         violations=history.violations,
         times_fired=history.times_fired,
         evaluated_through=context.watermark_s,
@@ -70,7 +73,6 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         expires_at=context.expires_at,
         generation=context.generation,
         earlier_episodes=verdict.earlier_episodes,
-        about=result.about,
     )
 
 
@@ -102,11 +104,9 @@ def _plain(text: str | None, longest: int) -> str | None:
     return None if text is None else one_line(text, longest)
 
 
-def _wasted_percent(finding: RankedFinding, account: Account) -> float | None:
-    """Return what a finding wasted of the paid time of all nodes, in percent to one decimal."""
-    if finding.wasted_nodes is None or account.nodes == 0:
-        return None
-    return round(100.0 * min(finding.wasted_nodes / account.nodes, 1.0), 1)
+def _wasted_percent(finding: RankedFinding) -> float | None:
+    """Return what a finding claims of the paid time, in percent to one decimal."""
+    return None if finding.loss is None else round(100.0 * finding.loss.share, 1)
 
 
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.gaps import Gap
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.liveness import with_liveness
 from trainguard.engine.verdicts.verdict import Fire, Verdict
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.shares import StepShares
+from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 
 UnitVerdicts = dict[str, dict[str, Verdict]]
@@ -35,6 +39,25 @@ class JobRules:
     watermark_s: Mapping[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a job is looked at.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether every stream of the job has ended, other families' too.
+    now : float or None
+        The time of the look, epoch seconds; None of one that has no clock, such as a report.
+    ledger : function
+        Returns the job's ledger; asked for when something fires.
+    """
+
+    closed: bool
+    now: float | None = None
+    ledger: Callable[[], Ledger | None] = lambda: None
+
+
 @dataclass(frozen=True)
 class FamilyStreams(ABC):
     """One family's streams of a job by key, and their items; empty before the family's first object."""
@@ -43,19 +66,18 @@ class FamilyStreams(ABC):
     streams: Mapping[StreamKey, Stream]
 
     @abstractmethod
-    def judge(
-        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
-    ) -> FamilyVerdicts:
-        """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``.
-
-        ``closed`` says that every stream of the job has ended, other families' too. ``now`` is the time of the look at
-        the job, epoch seconds; None of one that has no clock, such as a report.
-        """
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
+        """Return the verdict of each of the family's rules on the job; moves the episodes in ``own``."""
 
     def doubted(self, now: float) -> frozenset[StreamKey]:
         """Return the streams about whose silence S3 is to be asked at ``now``, epoch seconds, though nothing waits."""
         del now
         return frozenset()
+
+    def heard_at(self, key: StreamKey) -> float | None:
+        """Return when S3 got a stream's newest object, epoch seconds; None where its item's cursors say enough."""
+        del key
+        return None
 
     @property
     def near(self) -> bool:
@@ -76,6 +98,24 @@ class FamilyStreams(ABC):
     def unpaid_s(self) -> float:
         """For how many seconds the job had no instances, as far as the family can tell."""
         return 0.0
+
+    @property
+    def step_shares(self) -> StepShares | None:
+        """What a kernel trace says of the job's steps; None from a family that reads none."""
+        return None
+
+    def gaps(self, job: JobRecord) -> Sequence[Gap]:
+        """Return what of the job nobody saw, in which a fault could hide."""
+        del job
+        return ()
+
+    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+        """Return where the paid time of the job went; None from a family that does not know.
+
+        ``ended`` says that every stream of the job has ended, ``shares`` what a kernel trace says of its steps.
+        """
+        del account, ended, shares
+        return None
 
     @cached_property
     def watermarks(self) -> Mapping[str, float]:

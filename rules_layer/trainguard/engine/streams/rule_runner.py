@@ -10,13 +10,15 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.last_finding import FIRST_MINUTE_S, LastFinding
+from trainguard.engine.streams.last_finding import LastFinding
 from trainguard.engine.streams.sandbox import sandboxed
 from trainguard.engine.verdicts.episodes import FiringHistory
+from trainguard.engine.verdicts.losses import loss_of, score_of_verdict
 from trainguard.engine.verdicts.nearness import is_near
-from trainguard.engine.verdicts.severity import score_of_verdict, severity_of, wasted_share_of
+from trainguard.engine.verdicts.severity import severity_of
 from trainguard.engine.verdicts.verdict import JUDGED, Fire, Verdict
 from trainguard.errors import PortUnavailableError, RuleConfigError, RuleFailedError, RuleLoadError
+from trainguard.ledger.job import Ledger
 from trainguard.records import Status
 from trainguard.rules.extension import check_clear_after, is_custom, packed_state
 from trainguard.rules.protocol import Rule
@@ -73,11 +75,6 @@ class StoredRule(msgspec.Struct, omit_defaults=True):
         if result.status is Status.FIRED:
             self.last_finding = LastFinding.of(rule, result, at=watermark_s, began_at=self.began_at)
 
-    def paid_s(self, paid_from: float | None) -> float:
-        """Return for how many seconds the nodes were paid for by the last evaluation."""
-        since = (self.began_at or self.watermark_s) - FIRST_MINUTE_S if paid_from is None else paid_from
-        return max(self.watermark_s - since, 0.0)
-
 
 class RuleRunner(Generic[R]):
     """The slots of one stream's rules, decoded."""
@@ -116,12 +113,12 @@ class RuleRunner(Generic[R]):
         watermark_s: float,
         interval_s: float,
         closed: bool = False,
-        paid_from: float | None = None,
+        ledger: Callable[[], Ledger | None] = lambda: None,
     ) -> list[Fire]:
         """Show each rule something new, then let it judge; return the fires that began.
 
-        ``closed`` says that it is judged as a stream that has ended. ``paid_from`` is since when the nodes are paid
-        for, epoch seconds; None is about a minute before the first evaluation.
+        ``closed`` says that it is judged as a stream that has ended. ``ledger`` returns that of the nodes that are
+        judged, and is asked for when something fires.
         """
         self._check_held()
         fires: list[Fire] = []
@@ -137,25 +134,25 @@ class RuleRunner(Generic[R]):
                 entry.note(rule.name, result, watermark_s)
                 judged = result.status in JUDGED
                 entry.history.update(holds=holds, watermark_s=watermark_s, clear_after_s=clear_after_s, judged=judged)
-                paid_s = entry.paid_s(paid_from)
                 if holds:
-                    entry.history.note(rule.name, result, watermark_s=watermark_s, paid_s=paid_s)
+                    entry.history.note(rule.name, result, watermark_s=watermark_s)
                 if holds and entry.history.alerted < self._plan.episode_of(rule.name):
-                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, paid_s))
+                    fires.append(self._fire(Verdict(rule.name, result, entry.history), watermark_s, ledger()))
             if is_near(result, entry.history):
                 self.near.add(rule.name)
             self.is_warming_up |= result.status is Status.WARMING_UP and result.progress is not None
             self._note_published(rule.name, entry, result, watermark_s)
         return fires
 
-    def _fire(self, verdict: Verdict, watermark_s: float, paid_s: float) -> Fire:
+    def _fire(self, verdict: Verdict, watermark_s: float, ledger: Ledger | None) -> Fire:
         """Return the fire that begins, and take note of it in the episode."""
-        affected, history = verdict.affected_share, verdict.history
-        wasted = wasted_share_of(verdict, paid_s)
-        score = score_of_verdict(verdict, watermark_s, wasted_share=wasted)
+        history = verdict.history
+        score = score_of_verdict(verdict, watermark_s, loss_of(verdict, ledger))
         history.alerted = self._plan.episode_of(verdict.rule)
         history.alerted_severity = severity_of(score).value
-        return Fire(verdict.rule, verdict.result, watermark_s, affected, verdict.episodes[-1:])
+        return Fire(
+            verdict.rule, verdict.result, watermark_s, verdict.affected_share, verdict.episodes[-1:], ledger=ledger
+        )
 
     def _step(
         self, rule: R, entry: StoredRule, observe: Observe[R] | None, judge: Evaluate[R], interval_s: float

@@ -13,6 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account
 from trainguard.records import NodeRecord
 from trainguard.state.codec import CODEC, encode_state
 
@@ -106,6 +108,10 @@ class Stream(Protocol):
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
+        ...
+
+    def ledger(self, account: Account) -> Ledger | None:
+        """Return where the paid time of the unit's GPUs went; None where nothing is known of them."""
         ...
 
     def store(self) -> StreamState:

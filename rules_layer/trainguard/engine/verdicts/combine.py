@@ -10,38 +10,36 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.liveness import known_until, liveness_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.finding import severity_rank
+from trainguard.engine.verdicts.words import NODES, NODES_FIRED, POINTS_JUDGED, POINTS_SEEN, over_nodes
+from trainguard.finding import Fact, severity_rank
 from trainguard.records import JOB_NODE, Status
-from trainguard.rules.units import show_percent
 
 
 def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -> Verdict:
     """Return the job's verdict of one rule, from its verdicts by node (at least one)."""
     if set(verdicts) == {JOB_NODE}:
-        whole, merged = verdicts[JOB_NODE], merged_episodes(verdicts, nodes_of_job)
-        reach = Reach(nodes_of_job, nodes_of_job, _wasted_nodes(verdicts, nodes_of_job))
+        whole, merged = verdicts[JOB_NODE], merged_episodes(verdicts)
+        reach = Reach(nodes_of_job, nodes_of_job)
         return replace(whole, reach=reach, merged=merged.episodes, merged_earlier=merged.earlier)
     worst_first = sorted(sorted(verdicts), key=lambda name: _badness(verdicts[name]), reverse=True)
     node = worst_first[0]
     worst = verdicts[node]
     nodes = [name for name in verdicts if name != JOB_NODE]
-    fired = sum(verdicts[name].history.is_open for name in nodes)
-    reason = worst.result.reason
-    if fired and len(nodes) > 1 and node != JOB_NODE:
-        reason = f"{fired} of {len(nodes)} nodes fire; worst {node}: {reason}"
-    reason += _pooled(verdicts)
-    if node != JOB_NODE and worst.result.status is not Status.WARMING_UP:
-        reason += _unjudged({name: verdicts[name] for name in nodes})
+    waiting = [name for name in sorted(nodes) if verdicts[name].result.status is Status.WARMING_UP]
+    facts = _facts(verdicts, nodes)
+    alone = node == JOB_NODE
+    unjudged = verdicts[waiting[0]].result.reason if waiting and not alone and node not in waiting else None
     result = replace(
         worst.result,
-        reason=reason,
+        reason=over_nodes(worst.result.reason, facts, None if alone else node, len(waiting), unjudged),
+        facts=(*worst.result.facts, *facts),
         worst=_worst(node, worst.result.worst),
         data_points=sum(each.result.data_points for each in verdicts.values()),
         affected_share=worst.affected_share,
         details={name: verdicts[name].result.details for name in sorted(verdicts)},
     )
-    reach = Reach(_affected(verdicts, len(nodes)), len(nodes), _wasted_nodes(verdicts, len(nodes)))
-    merged = merged_episodes(verdicts, len(nodes))
+    reach = Reach(_affected(verdicts, len(nodes)), len(nodes))
+    merged = merged_episodes(verdicts)
     return Verdict(
         rule,
         result,
@@ -52,6 +50,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         merged=merged.episodes,
         merged_earlier=merged.earlier,
         worst_first=tuple(worst_first),
+        waiting_nodes=tuple(waiting),
     )
 
 
@@ -62,34 +61,17 @@ def _affected(verdicts: Mapping[str, Verdict], nodes: int) -> int:
     return nodes if JOB_NODE in firing else len(firing)
 
 
-def _wasted_nodes(verdicts: Mapping[str, Verdict], nodes: int) -> float | None:
-    """Sum what the finding wasted on the nodes that it fired on; what it wasted of the whole job where that is more."""
-    said = {
-        name: each.result.wasted_share
-        for name, each in verdicts.items()
-        if each.history.times_fired and each.result.wasted_share is not None
-    }
-    if not said:
-        return None
-    whole = said.pop(JOB_NODE, 0.0) * nodes
-    return max(sum(said.values()), whole)
-
-
-def _pooled(verdicts: Mapping[str, Verdict]) -> str:
-    """Say the share over all nodes together, where the rule counts something on each: the worst node hides it."""
+def _facts(verdicts: Mapping[str, Verdict], nodes: Sequence[str]) -> tuple[Fact, ...]:
+    """Return on how many nodes the rule fires, and in how many points of all nodes its condition was seen."""
+    if len(nodes) < 2:
+        return ()
+    fired = sum(verdicts[name].history.is_open for name in nodes)
     counts = [each.result.pooled for each in verdicts.values() if each.result.pooled is not None]
-    hits, judged = sum(each[0] for each in counts), sum(each[1] for each in counts)
-    if len(counts) < 2 or not judged:
-        return ""
-    return f" Over {len(counts)} nodes: {hits:,} of {judged:,} points ({show_percent(100.0 * hits / judged)})."
-
-
-def _unjudged(verdicts: Mapping[str, Verdict]) -> str:
-    """Say how many nodes warm up, and why the first of them does, where another node speaks for the job."""
-    waiting = [name for name in sorted(verdicts) if verdicts[name].result.status is Status.WARMING_UP]
-    if not waiting:
-        return ""
-    return f" {len(waiting)} of {len(verdicts)} nodes without a verdict: {verdicts[waiting[0]].result.reason}"
+    facts = [Fact(name=NODES_FIRED, value=fired, unit="nodes"), Fact(name=NODES, value=len(nodes), unit="nodes")]
+    if len(counts) > 1:
+        facts.append(Fact(name=POINTS_SEEN, value=sum(each[0] for each in counts), unit="points"))
+        facts.append(Fact(name=POINTS_JUDGED, value=sum(each[1] for each in counts), unit="points"))
+    return tuple(facts)
 
 
 def _worst(node: str, series: str | None) -> str | None:

@@ -42,21 +42,15 @@ class Liveness(Enum):
 class StoredEpisode(msgspec.Struct, array_like=True):
     """One episode as it is stored; times are event time in epoch seconds.
 
-    ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``wasted_until_s`` is what the
-    rule's findings had wasted of the node's paid time by then, from the job's start on, and ``wasted_before_s`` what
-    they had wasted before this episode. ``has_onset`` says whether the rule itself has said when the condition began,
-    ``ended_at`` when the rule says that it was over, although its finding stands.
-    ``idle_node`` is as in the newest result; of the newest episode and of that which cost most, ``kind`` and ``facts``
-    are kept, of a rule that gives none its ``reason`` and ``advice``.
+    ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``ended_at`` is when the rule
+    says that it was over, although its finding stands. ``idle_node`` is as in the newest result; of the newest episode
+    and of the longest, ``kind`` and ``facts`` are kept, of a rule that gives none its ``reason`` and ``advice``.
     """
 
     start: float
     held_at: float
     measured: float | None = None
-    wasted_before_s: float = 0.0
-    wasted_until_s: float | None = None
     gpus: list[str] = msgspec.field(default_factory=list)
-    has_onset: bool = False
     ended_at: float | None = None
     idle_node: IdleNode | None = None
     reason: str = ""
@@ -65,23 +59,14 @@ class StoredEpisode(msgspec.Struct, array_like=True):
     facts: tuple[Fact, ...] = ()
 
     @property
-    def wasted_s(self) -> float | None:
-        """Seconds that it cost; no more than it lasted, where the rule has said when it began."""
-        if self.wasted_until_s is None:
-            return None
-        wasted_s = max(self.wasted_until_s - self.wasted_before_s, 0.0)
-        return min(wasted_s, self.until - self.start) if self.has_onset else wasted_s
-
-    @property
     def until(self) -> float:
         """When it was over, as far as that is known."""
         return self.held_at if self.ended_at is None else self.ended_at
 
-    def take_in(self, rule: str, result: RuleResult, *, paid_s: float, not_before: float) -> None:
+    def take_in(self, rule: str, result: RuleResult, *, not_before: float) -> None:
         """Take in a result at which the condition holds; the episode began no earlier than ``not_before``."""
         if result.onset is not None and math.isfinite(result.onset):
             self.start = max(min(result.onset, self.start), not_before)
-            self.has_onset = True
         over = result.until is not None and math.isfinite(result.until) and result.until >= self.start
         self.ended_at = result.until if over else None
         self.idle_node = result.idle_node
@@ -90,13 +75,6 @@ class StoredEpisode(msgspec.Struct, array_like=True):
         self.kind, self.facts = result.kind, result.facts
         if _is_worse(result, self.measured):
             self.measured = result.measured
-        if result.wasted_share is not None:
-            total_s = result.wasted_share * paid_s
-            if self.wasted_until_s is None:
-                # What a node idled is of one run of it; a smaller total is of another kind of loss.
-                alone = result.idle_node is not None or total_s < self.wasted_before_s
-                self.wasted_before_s = 0.0 if alone else self.wasted_before_s
-            self.wasted_until_s = max(total_s, self.wasted_until_s or 0.0)
         new = [gpu for gpu in result.gpus if gpu not in self.gpus]
         self.gpus = sorted([*self.gpus, *new], key=lambda gpu: (len(gpu), gpu))[:MOST_GPUS]
 
@@ -171,35 +149,20 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         self._begin(watermark_s)
         return True
 
-    def note(self, rule: str, result: RuleResult, *, watermark_s: float, paid_s: float) -> None:
-        """Take a result at which the condition holds into the open episode.
-
-        Parameters
-        ----------
-        rule : str
-        result : RuleResult
-        watermark_s : float
-            Event time of the evaluation, epoch seconds.
-        paid_s : float
-            Seconds that the node was paid for by then.
-        """
-        if not self.episodes:
-            # The item of a version that kept no episodes: this one is known from its fire on.
-            self._begin(self.fired_at if self.fired_at is not None else watermark_s)
+    def note(self, rule: str, result: RuleResult, *, watermark_s: float) -> None:
+        """Take a result at which the condition holds, at event time ``watermark_s``, into the open episode."""
         newest = self.episodes[-1]
         newest.held_at = max(newest.held_at, watermark_s)
         before = self.episodes[-2].held_at if len(self.episodes) > 1 else -math.inf
-        newest.take_in(rule, result, paid_s=paid_s, not_before=before)
-        costliest = max(self.episodes, key=lambda each: each.wasted_s or 0.0)
+        newest.take_in(rule, result, not_before=before)
+        longest = max(self.episodes, key=lambda each: each.until - each.start)
         for each in self.episodes:
-            if each is not newest and each is not costliest:
+            if each is not newest and each is not longest:
                 each.reason = each.advice = each.kind = ""
                 each.facts = ()
 
     def _begin(self, start: float) -> None:
-        counted = [each.wasted_until_s for each in self.episodes if each.idle_node is None]
-        before_s = next((each for each in reversed(counted) if each is not None), 0.0)
-        self.episodes.append(StoredEpisode(start, start, wasted_before_s=before_s))
+        self.episodes.append(StoredEpisode(start, start))
         del self.episodes[:-MOST_EPISODES]
 
     def _clean(self, watermark_s: float, clear_after_s: float) -> None:
@@ -219,7 +182,6 @@ def _shown(rule: str, each: StoredEpisode, *, goes_on: bool) -> Episode:
         end=None if goes_on else each.until,
         gpus=tuple(each.gpus),
         measured=each.measured,
-        wasted_s=each.wasted_s,
         idle_node=each.idle_node,
         reason=words.reason,
         advice=words.advice or "",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from trainguard.engine.verdicts.overlap import left_of, loss_weights, shared_share, split_parts
 from trainguard.finding import Episode
-from trainguard.rules.registry import SPECS, spec_of
+from trainguard.rules.registry import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +16,7 @@ if TYPE_CHECKING:
     from trainguard.rules.rule_result import IdleNode
 
 EXPLAINED_SHARE = 1.0 / 3.0
-"""A rule that says what its finding wastes explains a symptom only if that is this share of what the symptom wastes.
-
-Either on the worst node or over all nodes: a node that makes the others wait wastes little of their sum, and what is
-found by comparing nodes wastes little of their mean.
-"""
+"""A finding that claims lost time explains a symptom only if that is this share of what the symptom claims."""
 
 SURE_FROM = 1.0 / 3.0
 """A rule that says how sure it is explains a symptom only from here on."""
@@ -78,13 +73,12 @@ def explanation_of(symptom: RankedFinding, found: Mapping[str, RankedFinding], u
 
 def _with_look(symptom: RankedFinding, look: str | None, episodes: tuple[Episode, ...], weight: float) -> RankedFinding:
     """Return a symptom as its episodes of one look show it; ``weight``, 0 to 1, is their part of its loss."""
-    share, nodes = symptom.wasted_share, symptom.wasted_nodes
+    alone = symptom.alone
     return replace(
         symptom,
         finding=replace(symptom.finding, episodes=episodes),
         idle_node=cast("IdleNode | None", look),
-        wasted_share=None if share is None else weight * share,
-        wasted_nodes=None if nodes is None else weight * nodes,
+        alone=None if alone is None else replace(alone, share=weight * alone.share),
     )
 
 
@@ -94,8 +88,9 @@ def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], unt
     A finding that is not sure explains nothing; it is itself explained by what it would else explain.
     """
     look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
-    rules = [rule for rule, spec in SPECS.items() if look in spec.explains or spec.symptom in doubted]
-    shares = {rule: _share(found[rule], symptom, until) for rule in rules if rule in found and rule != symptom.rule}
+    specs = {rule: spec_of(rule) for rule in found if rule != symptom.rule}
+    rules = [rule for rule, spec in specs.items() if look in spec.explains or spec.symptom in doubted]
+    shares = {rule: _share(found[rule], symptom, until) for rule in rules}
     shares = {rule: share for rule, share in shares.items() if share}
     gravest = sorted(shares, key=lambda rule: -found[rule].score * shares[rule])
     causes = [found[rule] for rule in gravest]
@@ -134,8 +129,6 @@ def _explains(cause: RankedFinding, symptom: RankedFinding, share: float) -> boo
     """Whether a cause is sure, and loses enough to account for a ``share``, 0 to 1, of what a symptom loses."""
     if not cause.is_sure:
         return False
-    if symptom.idle_node or cause.wasted_share is None or symptom.wasted_share is None:
+    if symptom.idle_node or cause.alone is None or symptom.alone is None:
         return True
-    least = EXPLAINED_SHARE * share
-    of_nodes = (cause.wasted_nodes or 0.0) >= least * (symptom.wasted_nodes or math.inf)
-    return of_nodes or cause.wasted_share >= least * symptom.wasted_share
+    return cause.alone.share >= EXPLAINED_SHARE * share * symptom.alone.share

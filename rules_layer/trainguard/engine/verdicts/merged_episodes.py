@@ -21,9 +21,9 @@ class MergedEpisodes:
     earlier: int
 
 
-def merged_episodes(verdicts: Mapping[str, Verdict], nodes: int) -> MergedEpisodes:
-    """Return a job's episodes of one rule from its verdicts by node; ``nodes`` is how many nodes the job has."""
-    placed = [_placed(name, each, nodes) for name, verdict in sorted(verdicts.items()) for each in verdict.episodes]
+def merged_episodes(verdicts: Mapping[str, Verdict]) -> MergedEpisodes:
+    """Return a job's episodes of one rule from its verdicts by node."""
+    placed = [_placed(name, each) for name, verdict in sorted(verdicts.items()) for each in verdict.episodes]
     threshold = next((each.result.threshold for each in verdicts.values() if each.result.threshold is not None), 0.0)
     groups: list[list[Episode]] = []
     until = -inf
@@ -38,14 +38,13 @@ def merged_episodes(verdicts: Mapping[str, Verdict], nodes: int) -> MergedEpisod
     return MergedEpisodes(tuple(merged[-MOST_EPISODES:]), dropped + max(len(merged) - MOST_EPISODES, 0))
 
 
-def _placed(name: str, episode: Episode, nodes: int) -> Episode:
-    """Return an episode with the nodes that it is of; a part of the whole job wastes the time of all of them."""
+def _placed(name: str, episode: Episode) -> Episode:
+    """Return an episode with the nodes that it is of."""
     if name != JOB_NODE:
         return replace(episode, nodes=(name,))
     named = tuple(sorted({gpu.partition("/")[0] for gpu in episode.gpus if "/" in gpu}))
     gpus = tuple(gpu.partition("/")[2] for gpu in episode.gpus) if len(named) == 1 else episode.gpus
-    wasted_s = None if episode.wasted_s is None else episode.wasted_s * nodes
-    return replace(episode, nodes=named, gpus=gpus, wasted_s=wasted_s, spread=nodes)
+    return replace(episode, nodes=named, gpus=gpus)
 
 
 def _merged(group: Sequence[Episode], threshold: float) -> Episode:
@@ -57,26 +56,14 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
     gpus = {f"{each.node}/{gpu}" if several and each.node else gpu for each in group for gpu in each.gpus}
     measured = [each.measured for each in group if each.measured is not None]
     ends = [each.end for each in group]
-    gravest = max(group, key=lambda each: each.wasted_s or 0.0)
+    longest = max(group, key=lambda each: (inf if each.end is None else each.end) - each.start)
     return Episode(
         start=min(each.start for each in group),
         end=None if None in ends else max(end for end in ends if end is not None),
         nodes=() if of_job else tuple(names),
         gpus=tuple(sorted(gpus, key=lambda gpu: (len(gpu), gpu))),
         measured=max(measured, key=lambda value: abs(value - threshold), default=None),
-        wasted_s=_wasted_s([each for each in group if not each.spread], [each for each in group if each.spread]),
-        idle_node=gravest.idle_node,
-        reason=gravest.reason,
-        advice=gravest.advice,
-        spread=gravest.spread,
+        idle_node=longest.idle_node,
+        reason=longest.reason,
+        advice=longest.advice,
     )
-
-
-def _wasted_s(of_nodes: Sequence[Episode], of_whole: Sequence[Episode]) -> float | None:
-    """Add up what the nodes lost; what the whole job lost is the same loss, and counts where it is more."""
-    sums = [
-        sum(each.wasted_s for each in part if each.wasted_s is not None)
-        for part in (of_nodes, of_whole)
-        if any(each.wasted_s is not None for each in part)
-    ]
-    return max(sums, default=None)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
 from trainguard.finding import Episode
+from trainguard.ledger.job import Ledger
 from trainguard.records import Status
 from trainguard.rules.rule_result import RuleResult
 
@@ -16,7 +17,8 @@ class Fire:
     """A fire that one evaluation began; ``at`` is the watermark, epoch seconds.
 
     ``affected_share`` is the share, 0 to 1, of the time judged until then in which the condition was seen; ``episodes``
-    holds the episode that the fire begins.
+    holds the episode that the fire begins. ``ledger`` is of the nodes that the rule judged; None where nothing is known
+    of their GPUs.
     """
 
     rule: str
@@ -24,18 +26,15 @@ class Fire:
     at: float
     affected_share: float | None = None
     episodes: tuple[Episode, ...] = ()
+    ledger: Ledger | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a verdict reaches over the nodes that it is of.
-
-    ``wasted_nodes`` is how many nodes' whole time the finding cost, fractions included; None where the rule cannot say.
-    """
+    """How far a verdict reaches over the nodes that it is of."""
 
     affected: int
     nodes: int
-    wasted_nodes: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,8 @@ class Verdict:
     the verdict of one node alone. ``liveness`` is how the episode stands among the job's nodes, ``watermark_s`` the
     event time up to which the job's verdict is known, epoch seconds. ``merged`` are a job's episodes, None in
     the verdict of one node alone; ``merged_earlier`` counts those before them. ``ended`` says that
-    the stream or the job has ended. ``worst_first`` are the names in a job's details, in this order.
+    the stream or the job has ended. ``worst_first`` are the names in a job's details, in this order; on
+    ``waiting_nodes`` the rule has no verdict yet.
     """
 
     rule: str
@@ -60,6 +60,7 @@ class Verdict:
     merged_earlier: int = 0
     ended: bool = False
     worst_first: tuple[str, ...] = ()
+    waiting_nodes: tuple[str, ...] = ()
 
     @property
     def episodes(self) -> tuple[Episode, ...]:
@@ -80,7 +81,7 @@ class Verdict:
     @property
     def over_nodes(self) -> Reach:
         """The verdict's reach; of one node alone, that node."""
-        return Reach(1, 1, self.result.wasted_share) if self.reach is None else self.reach
+        return Reach(1, 1) if self.reach is None else self.reach
 
 
 def shown_status(verdict: Verdict) -> Status:

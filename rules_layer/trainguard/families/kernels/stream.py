@@ -11,6 +11,7 @@ from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.kernels.captures.verdict import CaptureVerdict, shorter
+from trainguard.pricing.cost import Account
 from trainguard.rules.kernels.capture_rule import CaptureRule, CaptureRuleParameters
 from trainguard.rules.rule_result import RuleResult
 
@@ -89,6 +90,10 @@ class CaptureStream:
     def finished(self) -> "CaptureStream":
         """Return a copy to finish: the stored state goes on if a late trace arrives after the end."""
         return CaptureStream(self.unit, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: the stream holds no samples of GPUs."""
+        del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""

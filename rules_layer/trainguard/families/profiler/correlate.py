@@ -17,17 +17,19 @@ from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.framework_stream import FrameworkStream
 from trainguard.families.profiler.kinds import system_rules
 from trainguard.families.profiler.system_stream import SystemStream
+from trainguard.finding import Fact
 from trainguard.records import Status
 from trainguard.rules.bottleneck_counts import MinuteCount
-from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
+from trainguard.rules.bottleneck_details import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
 from trainguard.rules.bottleneck_state import BottleneckState
 from trainguard.rules.bottlenecks import BottleneckRule
 from trainguard.rules.extension import is_custom
 from trainguard.rules.framework_classes import CLASS_LABELS
 from trainguard.rules.framework_minutes import MINUTE_US, MinuteProfile
 from trainguard.rules.framework_time import FrameworkTimeState
+from trainguard.rules.registry import spec_of
 from trainguard.rules.time_table import OTHER
-from trainguard.rules.units import show_percent
+from trainguard.rules.words import FactSheet
 
 BOTTLENECKED_SHARE = 0.5
 NAMED_FROM_PERCENT = 10.0
@@ -148,21 +150,26 @@ def _growth(row: ComparedClass | ComparedPhase) -> float:
 
 def _with_framework(verdict: Verdict, compared: ComparedMinutes) -> Verdict:
     result = verdict.result
-    details, advice = result.details, result.advice
-    if result.status is Status.FIRED and (grown := _most_grown(compared)):
-        advice = f"{advice} {grown}" if advice else grown
-    if isinstance(details, BottleneckDetails):
-        details = msgspec.structs.replace(details, framework=compared)
-    return replace(verdict, result=replace(result, details=details, advice=advice))
+    if isinstance(result.details, BottleneckDetails):
+        result = replace(result, details=msgspec.structs.replace(result.details, framework=compared))
+    grown, text = _most_grown(compared), spec_of(verdict.rule).text
+    if result.status is not Status.FIRED or not grown or text is None:
+        return replace(verdict, result=result)
+    facts = (*result.facts, *grown)
+    now, past = (text(FactSheet(result.status, result.kind, facts, past=past)) for past in (False, True))
+    said = replace(result, facts=facts, advice=now.advice, past_reason=past.reason, past_advice=past.advice)
+    return replace(verdict, result=said)
 
 
-def _most_grown(compared: ComparedMinutes) -> str | None:
-    """Name the phase that takes more of the time in minutes with bottlenecks; None when there is no clear one."""
+def _most_grown(compared: ComparedMinutes) -> tuple[Fact, ...]:
+    """Return the phase that takes more of the time in minutes with bottlenecks; nothing when there is no clear one."""
     if not (compared.minutes_with_bottlenecks and compared.minutes_without):
-        return None
+        return ()
     for row in compared.phases:
         if row.name != OTHER and _growth(row) >= NAMED_FROM_PERCENT:
-            hit, clean = (show_percent(each or 0.0) for each in (row.with_bottlenecks_percent, row.without_percent))
-            grown = f"{row.name} takes {hit} of the processes' time in minutes with bottlenecks"
-            return f"{grown} and {clean} in those without."
-    return None
+            return (
+                Fact(name="grown_phase", value=row.name),
+                Fact(name="phase_time_with", value=row.with_bottlenecks_percent or 0.0, unit="%"),
+                Fact(name="phase_time_without", value=row.without_percent or 0.0, unit="%"),
+            )
+    return ()

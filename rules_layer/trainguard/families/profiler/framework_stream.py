@@ -12,10 +12,12 @@ from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.families.profiler.interruptions import with_steps
 from trainguard.families.profiler.kinds import framework_rules, joined_rules
+from trainguard.pricing.cost import Account
 from trainguard.records import Status
 from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
 from trainguard.rules.rule_inputs import FrameworkView
 from trainguard.rules.rule_result import RuleResult
+from trainguard.state.step_time import StepTime
 from trainguard.telemetry.framework import FrameworkEvents
 
 MICROSECONDS = 1_000_000
@@ -26,7 +28,7 @@ class FrameworkState(msgspec.Struct, omit_defaults=True):
     """What is stored of a node's framework stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``step_runs_us`` are the newest times in which there were steps, without the silences between them. Up to
-    ``listed_us`` the node's names were listed and what S3 had is applied.
+    ``listed_us`` the node's names were listed and what S3 had is applied. ``time`` is where its processes' time went.
     """
 
     watermark_s: float | None = msgspec.field(default=None, name="through")
@@ -36,6 +38,7 @@ class FrameworkState(msgspec.Struct, omit_defaults=True):
     step_runs_us: list[tuple[int, int]] = msgspec.field(default_factory=list)
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
     last_fault: str | None = None
+    time: StepTime = msgspec.field(default_factory=StepTime)
 
 
 class FrameworkStream:
@@ -56,6 +59,7 @@ class FrameworkStream:
             first = int(batch.starts_us.min())
             self.state.first_step_us = min(first, self.state.first_step_us or first)
         self.state.step_runs_us = with_steps(self.state.step_runs_us, events.steps)
+        self.state.time.fold(events)
         self._joined.run(
             lambda rule, state, parameters: rule.observe(state, shown(rule, events), parameters),
             lambda *_: COLLECTED,
@@ -73,6 +77,10 @@ class FrameworkStream:
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
         self.store()
         return FrameworkStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: the stream holds no samples of GPUs."""
+        del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""
@@ -109,13 +117,12 @@ class FrameworkStream:
         return [*self._rules.raised, *self._joined.raised]
 
     def state_of(self, rule: str) -> msgspec.Struct:
-        """Return the state of a rule over this stream; RuleFailedError when it failed here."""
-        state: msgspec.Struct = self._rules.state_of(rule)
-        return state
+        """Return the state of a rule over this stream, or what a joined one has collected of it.
 
-    def collected(self, rule: str) -> msgspec.Struct:
-        """Return what a joined rule has collected; RuleFailedError when it failed here."""
-        state: msgspec.Struct = self._joined.state_of(rule)
+        Raises RuleFailedError when it failed here.
+        """
+        is_joined = any(each.name == rule for each in joined_rules(self._plan))
+        state: msgspec.Struct = (self._joined if is_joined else self._rules).state_of(rule)
         return state
 
     def _judge(self, events: FrameworkEvents | None, watermark_s: float, *, closed: bool) -> list[Fire]:

@@ -8,7 +8,8 @@ from typing import cast
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
+from trainguard.engine.streams.gaps import Gap
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.late_streams import LateStreams
 from trainguard.engine.streams.rule_runner import RuleRunner
@@ -20,14 +21,20 @@ from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.correlate import Correlation
 from trainguard.families.profiler.framework_stream import MICROSECONDS, FrameworkStream
+from trainguard.families.profiler.gaps import gaps_of
 from trainguard.families.profiler.interruptions import interruptions, without_steps
+from trainguard.families.profiler.job_ledger import PaidNodes, job_ledger
 from trainguard.families.profiler.kinds import compared_rules, job_rules, joined_rules
 from trainguard.families.profiler.system_stream import SystemStream
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.shares import StepShares
+from trainguard.pricing.cost import Account
 from trainguard.records import FIRST_FAMILY, JOB_NODE, JobRecord, Status, StreamKey
 from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
+from trainguard.state.use_by_time import UseByTime
 
 
 @dataclass(frozen=True)
@@ -98,15 +105,23 @@ class ProfilerStreams(FamilyStreams):
         """Seconds in which the job had no instances."""
         return sum(end - start for start, end in self.interruptions)
 
-    def judge(
-        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
-    ) -> FamilyVerdicts:
+    def gaps(self, job: JobRecord) -> Sequence[Gap]:
+        """Return which nodes wrote nothing, stopped early, or lack samples."""
+        numbers = range(1, 0 if job.is_outside else (job.instance_count or 0) + 1)
+        return tuple(gaps_of(self.system, (f"algo-{number}" for number in numbers), job)) if self.nodes else ()
+
+    def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
+        """Return where the paid time of the job's GPUs went."""
+        sampled = {node: stream.sampled for node, stream in self.system.items()}
+        steps = {node: stream.state.time for node, stream in self.framework.items()}
+        return job_ledger(sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""
-        del now
         correlation = Correlation(plan)
         by_node = self.unit_verdicts(partial(self._seen, correlation, plan))
         correlation.add_to(by_node)
-        view, failed = self.job_view(job, plan, closed=closed)
+        view, failed = self.job_view(job, plan, closed=look.closed)
         runner = RuleRunner(job_rules(plan), own.stored_rules, plan)
 
         def judge(rule: AnyJobRule, _: None, parameters: RuleParameters) -> RuleResult:
@@ -115,7 +130,7 @@ class ProfilerStreams(FamilyStreams):
             return rule.judge(shown(rule, view), parameters)
 
         fires = runner.run(
-            None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s, paid_from=view.started_at
+            None, judge, watermark_s=self.watermark_s or 0.0, interval_s=plan.interval_s, ledger=look.ledger
         )
         of_job = {each.rule: self._settled(each, plan) for each in runner.verdicts(judge, interval_s=plan.interval_s)}
         verdicts = []
@@ -176,7 +191,7 @@ class ProfilerStreams(FamilyStreams):
             if framework is None:
                 break
             try:
-                collected[rule.name] = framework.collected(rule.name)
+                collected[rule.name] = framework.state_of(rule.name)
             except RuleFailedError as fault:
                 failed[rule.name] = f"{node}: {fault}"
         for name in compared_rules(plan):
@@ -192,6 +207,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
+            use=UseByTime() if system is None else system.state.use_by_gpu,
         )
         return facts, failed
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -12,11 +13,15 @@ from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.sandbox import shown
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleLoadError
+from trainguard.families.profiler.job_ledger import PaidNodes, SampledNode, job_ledger
 from trainguard.families.profiler.kinds import compared_rules, system_rules
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account
 from trainguard.rules.extension import check_window
 from trainguard.rules.late_view import LateView
 from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
+from trainguard.state.gpu_time import GpuTime
 from trainguard.state.sample_window import SampleWindow, SampleWindowState
 from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.assemble import (
@@ -42,8 +47,8 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     """What is stored of a node's system stream; ``watermark_s`` is the watermark, epoch seconds.
 
     ``interval_s`` is the sampling interval of the series that is sampled most often, ``gpu_interval_s`` that of the
-    GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is how
-    busy the GPUs were when. ``near`` says that a rule is near a change, so that the next minute is not to wait.
+    GPUs, which may be longer. ``cores`` is the largest number of logical cores that one object named; ``use`` is what
+    the GPUs did when. ``near`` says that a rule is near a change, so that the next minute is not to wait.
     ``mig_names`` are the instances of partitioned GPUs.
     """
 
@@ -56,7 +61,8 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     stored_rules: dict[str, StoredRule] = msgspec.field(default_factory=dict, name="slots")
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
-    use: UseByTime = msgspec.field(default_factory=UseByTime)
+    use: GpuTime = msgspec.field(default_factory=GpuTime)
+    use_by_gpu: UseByTime = msgspec.field(default_factory=UseByTime)
     gpu_interval_s: float | None = None
     near: bool = False
     mig_names: list[str] = msgspec.field(default_factory=list)
@@ -123,10 +129,11 @@ class SystemStream:
         if closed:
             self._kept.settle()
         if len(snapshots):
-            self.state.use.add(snapshots.times, snapshots.gpu_utilization)
+            self._note_time(snapshots)
             self.state.watermark_s = max(float(snapshots.times[-1]), self.state.watermark_s or 0.0)
         if self.state.watermark_s is None:
             return []
+        self.state.use.add_activity(devices)
         view = self.view(closed=closed)
         minute = NodeMinute(
             snapshots=snapshots,
@@ -143,10 +150,17 @@ class SystemStream:
             watermark_s=self.state.watermark_s,
             interval_s=self.interval_s,
             closed=closed,
+            ledger=lambda: self.ledger(Account(None, None, self.state.watermark_s, 1), ended=closed),
         )
         self._kept.trim()
         self.state.near = bool(self._rules.near) or _is_starting(view, is_warming_up=self._rules.is_warming_up)
         return fires
+
+    def _note_time(self, snapshots: Snapshots) -> None:
+        kept = self.state.kept
+        since = self._kept.working_since if kept.first_active_at is None else kept.first_active_at
+        self.state.use.add(snapshots.times, snapshots.gpu_utilization, interval_s=self.interval_s, working_since=since)
+        self.state.use_by_gpu.add(snapshots.times, snapshots.gpu_utilization)
 
     def finish(self) -> list[Fire]:
         """Complete the snapshot that is open, and judge as a stream that has ended."""
@@ -158,6 +172,18 @@ class SystemStream:
         """Return a copy to finish: the stored state goes on if a late object arrives after the end."""
         self.store()
         return SystemStream(self.node, copy.deepcopy(self.state), self._plan)
+
+    @property
+    def sampled(self) -> SampledNode:
+        """What the node's samplers saw of its GPUs."""
+        state = self.state
+        return SampledNode(state.gpu_names, state.mig_names, state.use, self.interval_s)
+
+    def ledger(self, account: Account, *, ended: bool = False) -> Ledger:
+        """Return where the paid time of the node's GPUs went, by utilization alone."""
+        starts = [at for at in (account.started_at, self.state.kept.first_sample_at) if at is not None]
+        account = replace(account, started_at=min(starts, default=None), nodes=1)
+        return job_ledger({self.node: self.sampled}, {}, PaidNodes(account, (), ended))
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""

@@ -10,6 +10,7 @@ from trainguard.engine.plan import RulePlan
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.families.training.keys import STALLED, TRAINING
+from trainguard.pricing.cost import Account
 from trainguard.records import Status
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
@@ -127,6 +128,10 @@ class StepStream(Generic[S]):
         """Return a copy to finish: the stored state goes on if a late step arrives after the end."""
         self.store()
         return StepStream(self.unit, copy.deepcopy(self.state), self._plan)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: the stream holds no samples of GPUs."""
+        del account
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         """Judge the state as it is, for the rules that ``of`` names; None means all."""

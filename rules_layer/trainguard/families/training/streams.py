@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules, UnitVerdicts
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules, Look, UnitVerdicts
 from trainguard.engine.streams.rule_runner import RuleRunner
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory
@@ -36,16 +36,18 @@ class TrainingStreams(FamilyStreams):
         """Return the streams that were silent for as long as StalledTrainingRule allows: S3 is to be asked."""
         return frozenset(key for key, stream in self.of_steps.items() if stream.is_overdue(now))
 
-    def judge(
-        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
-    ) -> FamilyVerdicts:
+    def heard_at(self, key: StreamKey) -> float | None:
+        """Return when S3 got a stream's newest object, epoch seconds: a file may grow by what holds no step."""
+        stream = self.of_steps.get(key)
+        return None if stream is None else stream.state.progress_s
+
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         """Return the verdict of each rule that runs on the job; moves the episodes in ``own``."""
-        del closed
         by_unit = self._with_data(self.unit_verdicts())
         fires: list[Fire] = []
         stalled = next((rule for rule in step_rules(plan) if isinstance(rule, StalledTrainingRule)), None)
         if stalled is not None and self.of_steps and not plan.by_event_time:
-            verdict, fires = self._stall(stalled, job, plan, own, now)
+            verdict, fires = self._stall(stalled, job, plan, own, look)
             by_unit[STALLED] = {JOB_NODE: verdict}
         verdicts = [combine(rule.name, by_unit[rule.name]) for rule in step_rules(plan) if rule.name in by_unit]
         if not self.of_steps and job.training_rules:
@@ -73,17 +75,17 @@ class TrainingStreams(FamilyStreams):
         return with_data
 
     def _stall(
-        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobRules, now: float | None
+        self, rule: StalledTrainingRule, job: JobRecord, plan: RulePlan, own: JobRules, look: Look
     ) -> tuple[Verdict, list[Fire]]:
         """Judge by the clock of the look; one without a clock stands where the last one with a clock stood."""
         runner = RuleRunner([rule], own.stored_rules, plan)
         stood = own.stored_rules[rule.name].watermark_s
-        at = max(stood, (self.watermark_s or 0.0) if now is None else now)
+        at = max(stood, (self.watermark_s or 0.0) if look.now is None else look.now)
         states = [stream.state for stream in self.of_steps.values()]
 
         def judge(of: StalledTrainingRule, _: object, parameters: StalledTrainingRuleParameters) -> RuleResult:
             return judge_stall(of, job, states, parameters)
 
-        fires = runner.run(None, judge, watermark_s=at, interval_s=plan.interval_s)
+        fires = runner.run(None, judge, watermark_s=at, interval_s=plan.interval_s, ledger=look.ledger)
         (verdict,) = runner.verdicts(judge, interval_s=plan.interval_s)
         return replace(verdict, watermark_s=at), fires

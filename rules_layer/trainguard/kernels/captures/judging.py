@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
+from trainguard.finding import Fact
 from trainguard.kernels.captures.verdict import Proof, RuleVerdict
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import RankProfile
 from trainguard.kernels.findings.finding import FEW_STEPS, KernelFinding
 from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.ranks.late import beside_late_rank
 from trainguard.plain_text import one_line
 
 MOST_RULES = 64
@@ -24,16 +28,20 @@ def is_judged(rank: RankProfile) -> bool:
 
 
 def rule_verdicts(ranks: Sequence[RankProfile], across: AcrossRanks | None) -> list[RuleVerdict]:
-    """Return the rules that fire on any rank or across ranks."""
+    """Return the rules that fire on any rank or across ranks: what explains most of the time comes first."""
     found: dict[str, list[tuple[str, KernelFinding]]] = {}
     for rank in ranks:
-        for finding in rank.findings:
+        for finding in beside_late_rank(rank.findings, across):
             found.setdefault(finding.id, []).append((called(rank), finding))
     for finding in [] if across is None else across.findings:
         found.setdefault(finding.id, []).append(("", finding))
-    made = [_of_rule(rule, entries) for rule, entries in found.items()]
-    made.sort(key=lambda each: (-each.severity.rank, -each.gain_share, each.rule))
-    return made[:MOST_RULES]
+    return sorted((_of_rule(rule, entries) for rule, entries in found.items()), key=_place)[:MOST_RULES]
+
+
+def _place(found: RuleVerdict) -> tuple[bool, float, int, int, str]:
+    """Return a key for sorting rules as findings are; those that are sure come first."""
+    won = -round(found.gain_share, 2), -found.severity.rank, -found.gain_ns_per_step
+    return (not found.sure, *won, found.rule)
 
 
 def called(rank: RankProfile) -> str:
@@ -64,12 +72,12 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
     return RuleVerdict(
         rule=rule,
         severity=max((each.severity for _, each in counted), key=lambda each: each.rank),
-        summary=_text(worst.summary),
+        kind=worst.kind,
+        facts=[_fact(each) for each in worst.facts],
         value=worst.value,
         threshold=worst.threshold,
         gain_ns_per_step=worst.gain.ns_per_step,
         gain_share=worst.gain.share,
-        recommendation=_text(worst.recommendation),
         sure=len(sure),
         unsure=len(entries) - len(sure),
         ranks=[name for name, _ in counted if name][:NAMED],
@@ -78,6 +86,10 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
             for each in worst.evidence[:EVIDENCE]
         ],
     )
+
+
+def _fact(fact: Fact) -> Fact:
+    return replace(fact, value=_text(fact.value)) if isinstance(fact.value, str) else fact
 
 
 def _text(text: str) -> str:

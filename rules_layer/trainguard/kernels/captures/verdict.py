@@ -4,9 +4,10 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.errors import TelemetryFormatError
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
+from trainguard.kernels.captures.step_shares import StepShares
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 64 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -27,22 +28,26 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     severity : Severity
         The severest of the ranks on which it fires with normal confidence; of all where there is none.
+    kind : str
+        Of `trainguard.kernels.findings.text.KernelKind`.
+    facts : list of Fact
+        What the finding of that rank rests on.
     sure, unsure : int
         On how many ranks it fires with normal, and with low confidence.
     ranks : list of str
         The first ones that have it.
     gain_ns_per_step, gain_share : int, float
-        The most that can be won of a step; its share.
+        The most that can be won of a step of what no other rule explains; its share.
     """
 
     rule: str
     severity: Severity
-    summary: str
+    kind: str
+    facts: list[Fact]
     value: float
     threshold: float
     gain_ns_per_step: int
     gain_share: float
-    recommendation: str
     sure: int
     unsure: int
     ranks: list[str]
@@ -74,11 +79,13 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     step_ns : int or None
         Median over ranks of the mean step.
     rules : list of RuleVerdict
-        Severest first, then by what can be won.
+        What explains most of the time first, then by severity; those of low confidence last.
     notes : list of str
         What is missing or could not be compared, in sentences or clauses.
     framework : str
         As in ``kernels.json``; several are separated by commas. Empty in verdicts of earlier versions.
+    shares : StepShares or None
+        What the time of steps goes into, over the ranks that are judged; None where none is.
     """
 
     format: int = FORMAT
@@ -100,6 +107,7 @@ class CaptureVerdict(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     cut: int = 0
     framework: str = ""
+    shares: StepShares | None = None
 
     def of(self, rule: str) -> RuleVerdict | None:
         """Return what is said of a rule; None where it does not fire."""

@@ -1,10 +1,16 @@
 """Rules on how kernels compute: tensor cores, precision, filled multiprocessors."""
 
 import re
+from collections.abc import Sequence
+
+import numpy as np
 
 from trainguard.finding import Severity
-from trainguard.kernels.findings.finding import FAMILY, Judged, KernelFinding, percent
+from trainguard.kernels.columns import Ints
+from trainguard.kernels.findings.finding import FAMILY, Judged, KernelFinding
+from trainguard.kernels.findings.text import KernelKind, portion, said
 from trainguard.kernels.kernel_names import Precision
+from trainguard.kernels.kernel_table import KernelLine
 
 VOLTA, AMPERE = (7, 0), (8, 0)
 ELIGIBLE_LEAST, CORES_ENOUGH = 0.1, 0.5
@@ -23,17 +29,16 @@ def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
     used = table.tensor_core_ns / table.eligible_ns
     if used >= CORES_ENOUGH:
         return None
-    rest = [line for line in table.compute if line.says.eligible and not line.says.tensor_core]
+    rest = _outside_tensor_cores(judged)
     idle = sum(line.total_ns for line in rest)
     return KernelFinding(
         id=FAMILY + "TensorCoresIdle",
         severity=Severity.MEDIUM if used == 0 else Severity.LOW,
         value=round(used, 4),
         threshold=CORES_ENOUGH,
-        summary=f"{percent(used)} of the time of matrix, convolution and attention kernels is on tensor cores.",
+        **said(KernelKind.TENSOR_CORES_IDLE, portion("tensor_core_share", used, CORES_ENOUGH)),
         evidence=judged.lines(rest),
         gain=judged.gain(min(idle / judged.metrics.counted, judged.metrics.compute_ns) / 2),
-        recommendation="Train in BF16 or FP16 (torch.autocast), allow TF32, make dimensions multiples of 8.",
     )
 
 
@@ -46,16 +51,15 @@ def low_precision_unused(judged: Judged) -> KernelFinding | None:
     share = in_fp32 / table.compute_ns
     if share <= FP32_MOST:
         return None
-    rest = [line for line in table.compute if line.says.precision is Precision.FP32]
+    rest = _in_fp32(judged)
     return KernelFinding(
         id=FAMILY + "LowPrecisionUnused",
         severity=Severity.MEDIUM,
         value=round(share, 4),
         threshold=FP32_MOST,
-        summary=f"{percent(share)} of the time of kernels that compute is in FP32.",
+        **said(KernelKind.LOW_PRECISION_UNUSED, portion("fp32_share", share, FP32_MOST)),
         evidence=judged.lines(rest),
         gain=judged.gain(min(in_fp32 / judged.metrics.counted, judged.metrics.compute_ns) / 2),
-        recommendation="Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32.",
     )
 
 
@@ -74,11 +78,38 @@ def sm_underfilled(judged: Judged) -> KernelFinding | None:
         severity=Severity.LOW,
         value=round(share, 4),
         threshold=UNDERFILLED_MOST,
-        summary=f"{percent(share)} of the computing time is in kernels with less than one block per multiprocessor.",
+        **said(KernelKind.SM_UNDERFILLED, portion("underfilled_share", share, UNDERFILLED_MOST)),
         evidence=judged.lines(line for line in lines if line.underfilled_ns),
         gain=judged.gain(min(underfilled / judged.metrics.counted, judged.metrics.compute_ns) / 2),
-        recommendation="Give each kernel more work: a larger batch, fused operators.",
     )
+
+
+def outside_tensor_cores(judged: Judged) -> Ints:
+    """Return the GPU's rows of kernels that could use tensor cores, and do not."""
+    return _rows(_outside_tensor_cores(judged))
+
+
+def in_fp32(judged: Judged) -> Ints:
+    """Return the GPU's rows of kernels that compute in FP32."""
+    return _rows(_in_fp32(judged))
+
+
+def underfilled_rows(judged: Judged) -> Ints:
+    """Return the GPU's rows of kernels that compute with less than one block per multiprocessor."""
+    rows = _rows(judged.table.compute)
+    return rows[judged.trace.gpu.blocks_per_sm[rows] < 1]
+
+
+def _outside_tensor_cores(judged: Judged) -> list[KernelLine]:
+    return [line for line in judged.table.compute if line.says.eligible and not line.says.tensor_core]
+
+
+def _in_fp32(judged: Judged) -> list[KernelLine]:
+    return [line for line in judged.table.compute if line.says.precision is Precision.FP32]
+
+
+def _rows(lines: Sequence[KernelLine]) -> Ints:
+    return np.concatenate([np.empty(0, dtype=np.int64), *(line.rows for line in lines)])
 
 
 def _has_bf16(judged: Judged) -> bool:

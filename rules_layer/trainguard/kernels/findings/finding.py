@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Ints, Trace
 from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.findings.text import KernelKind
 from trainguard.kernels.kernel_table import KernelLine, KernelTable
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.window import Window
@@ -48,7 +49,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that can be won, not a promise: nanoseconds of a step (of the window without steps), and its share."""
+    """What can be won, at most: nanoseconds of a step (of the window without steps), and its share."""
 
     ns_per_step: int
     share: float
@@ -63,6 +64,13 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
         The rule, ``kernels/<Rule>``.
     value, threshold : float
         What was measured and what the rule allows, in the unit that ``summary`` names.
+    kind : KernelKind
+        What was found, and what its words depend on.
+    facts : list of Fact
+        What it rests on; ``summary`` and ``recommendation`` are made of these alone.
+    gain : Gain
+        The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
+        finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
     confidence : {"normal", "low"}
         Low when fewer than three steps were recorded, only the first or the last one has it, or the file is cut off.
     """
@@ -75,6 +83,8 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence]
     gain: Gain
     recommendation: str
+    kind: KernelKind
+    facts: list[Fact]
     confidence: Literal["normal", "low"] = "normal"
 
 
@@ -143,6 +153,16 @@ class Judged:
         return Evidence(
             what=what, duration_ns=end - start, start_ns=start - self.window.start, step=self.step_at(start)
         )
+
+
+def in_order(findings: Iterable[KernelFinding]) -> list[KernelFinding]:
+    """Return findings: those that explain most of the time come first, in whole percents of it, then by severity."""
+    return sorted(findings, key=place_of)
+
+
+def place_of(finding: KernelFinding) -> tuple[float, int, int]:
+    """Return a key for sorting findings by what each explains, in whole percents, then by severity."""
+    return -round(finding.gain.share, 2), -finding.severity.rank, -finding.gain.ns_per_step
 
 
 def severity(value: float, medium: float, high: float) -> Severity:

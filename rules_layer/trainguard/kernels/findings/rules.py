@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from trainguard.finding import Severity
 from trainguard.kernels.findings.computation import low_precision_unused, sm_underfilled, tensor_cores_idle
-from trainguard.kernels.findings.finding import Judged, KernelFinding
+from trainguard.kernels.findings.explained import explained
+from trainguard.kernels.findings.finding import Judged, KernelFinding, in_order
 from trainguard.kernels.findings.gpu_time import (
     gpu_busy_low,
     gpu_gap,
@@ -53,12 +54,12 @@ SMALL_GAIN = 0.01
 
 
 def findings_of(judged: Judged) -> list[KernelFinding]:
-    """Return what fires on a rank: most severe first, then the most that can be won."""
+    """Return what fires on a rank: what explains most of the time comes first, then by severity."""
     fired = {rule: finding for rule in RULES if (finding := rule(judged)) is not None}
     unsure = _unsteady(judged, fired)
     weighed = {rule: _weighed(finding) for rule, finding in fired.items()}
     found = [_unsure(finding) if rule in unsure else finding for rule, finding in weighed.items()]
-    return sorted(found, key=lambda finding: (-finding.severity.rank, -finding.gain.ns_per_step))
+    return in_order(explained(judged, found))
 
 
 def _unsteady(judged: Judged, fired: Iterable[Rule]) -> set[Rule]:

@@ -24,6 +24,11 @@ def likes_of(ranks: Sequence[RankProfile]) -> list[int]:
     return numbers
 
 
+def groups_of(likes: Sequence[int]) -> list[list[int]]:
+    """Return the places of the ranks of each group of like ones."""
+    return [[place for place, like in enumerate(likes) if like == number] for number in sorted(set(likes))]
+
+
 def _names(rank: RankProfile) -> frozenset[str]:
     return frozenset(kernel.name for kernel in [each for each in rank.kernels if not each.communication][:NAMES])
 

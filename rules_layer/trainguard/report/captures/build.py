@@ -4,15 +4,16 @@ from trainguard.families.kernels.streams import CaptureStreams
 from trainguard.kernels.captures.keys import KERNELS
 from trainguard.kernels.captures.places import DOCUMENT, PAGE
 from trainguard.kernels.captures.verdict import CaptureVerdict
+from trainguard.kernels.words import explained
 from trainguard.report.captures.document import KernelReport
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.phrasing import listed
 from trainguard.rules.kernels.capture_rule import unjudged
 from trainguard.rules.kernels.registry import SPECS
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 from trainguard.timestamps import iso_time
 
 _NAMED = 3
+_CAUSES = 2
 
 
 def kernel_report(judged: EvaluatedJob) -> KernelReport | None:
@@ -55,8 +56,5 @@ def sentence_of(verdict: CaptureVerdict) -> str:
         return f"{said[0]} No rule fired."
     named = [each.rule.rpartition("/")[2] for each in sure]
     said.append(f"{counted(len(sure), 'rule')} fired: {listed(named, _NAMED)}.")
-    most = max(sure, key=lambda each: each.gain_share)
-    if most.gain_share > 0.0:
-        rule = most.rule.rpartition("/")[2]
-        said.append(f"The most can be won at {rule}: at most {100.0 * most.gain_share:.1f} % of the time.")
-    return " ".join(said)
+    said += [explained(each.rule, each.gain_ns_per_step, each.gain_share) for each in sure[:_CAUSES]]
+    return " ".join(sentence for sentence in said if sentence)

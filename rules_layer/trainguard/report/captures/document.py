@@ -15,7 +15,7 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     written_at : str
         When its last trace was written.
     sentence : str
-        How busy the GPUs are, what fires, and where the most can be won.
+        How busy the GPUs are, what fires, and how much of a step the first findings explain.
     traces, judged, unread : int
         Traces of it; those with a GPU's work in three steps or more; those that could not be read.
     unread_why : dict of str to str
@@ -27,11 +27,11 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     step_ns : int or None
         Median over ranks of the mean step.
     findings : list of RuleVerdict
-        Severest first.
+        What explains most of the time first, then by severity.
     notes : list of str
         What traces lack and what could not be compared.
-    page, document : str
-        Files beside the report.
+    page, document : str or None
+        Files beside the report; None where nobody wrote them, as on one's own machine.
     captures : int
         Captures that were judged so far.
     waits : bool
@@ -52,7 +52,7 @@ class KernelReport(msgspec.Struct, frozen=True, kw_only=True):
     step_ns: int | None
     findings: list[RuleVerdict]
     notes: list[str]
-    page: str
-    document: str
+    page: str | None
+    document: str | None
     captures: int
     waits: bool

@@ -5,19 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from trainguard.errors import ObjectMissingError, PortUnavailableError, TelemetryFormatError
+from trainguard.kernels.captures.capture import CaptureHead, capture_verdict, rank_place
 from trainguard.kernels.captures.digest import MOST_BRIEF_BYTES, MOST_FULL_BYTES, decode_brief, decode_full
-from trainguard.kernels.captures.judging import (
-    LONGEST_NAME,
-    LONGEST_TEXT,
-    NAMED,
-    is_judged,
-    named_faults,
-    notes_of,
-    rule_verdicts,
-)
 from trainguard.kernels.captures.places import (
     DIGESTS,
     DOCUMENT,
@@ -31,13 +22,11 @@ from trainguard.kernels.captures.places import (
 )
 from trainguard.kernels.captures.timeline_form import restored
 from trainguard.kernels.captures.verdict import CaptureVerdict, encode_verdict
-from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import JobEntry, KernelProfiles, RankProfile, encode_profiles
 from trainguard.kernels.ranks.entries import AcrossRanks
 from trainguard.kernels.ranks.join import across_ranks
 from trainguard.kernels.timeline.build import Timeline
 from trainguard.kernels.timeline.ranks import MOST_RANKS
-from trainguard.plain_text import one_line
 from trainguard.ports import ReportObjects
 from trainguard.report.captures.plan import ITEMS, TRACES, CaptureCall, PlannedTraces, TraceItem
 from trainguard.report.html.kernels.page import render_kernels
@@ -47,8 +36,8 @@ AT_ONCE = 10
 KEPT_S = 2 * 86_400.0
 """Digests are kept so long for a rank that comes late."""
 
+LEFT_OUT = "{:,} traces beyond the most that a capture may have are left out."
 MOST_LIST_BYTES = 16 * 1024 * 1024
-GONE = "Its traces are gone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +90,7 @@ class CaptureJoiner:
         planned = self._planned(call)
         read, unread = self._digests(planned.items)
         across = across_ranks([each.profile for each in read])
-        verdict = _verdict(call, planned, read, across, unread)
+        verdict = capture_verdict(_head(call, planned), [each.profile for each in read], across, unread)
         document, drawn = self._document(call, read, across, unread)
         files = {DOCUMENT: encode_profiles(document)}
         page_fault: Exception | None = None
@@ -129,7 +118,7 @@ class CaptureJoiner:
         answered = list(zip(items, answers, strict=True))
         found = [_Read(item, each) for item, each in answered if not isinstance(each, str)]
         unread = {item.name: each for item, each in answered if isinstance(each, str)}
-        return sorted(found, key=lambda each: _place(each.profile)), unread
+        return sorted(found, key=lambda each: rank_place(each.profile)), unread
 
     def _brief(self, item: TraceItem) -> RankProfile | str:
         key = item.place.brief
@@ -198,10 +187,6 @@ class CaptureJoiner:
         self._objects.delete(call.bucket, [place + TRACES, place + ITEMS, *old])
 
 
-def _place(rank: RankProfile) -> tuple[bool, int, str]:
-    return rank.rank is None, rank.rank or 0, rank.trace
-
-
 def _chosen(read: Sequence[_Read], across: AcrossRanks | None) -> list[int]:
     """Return the places of all ranks: those that come last or compute longest first, then by rank."""
     if across is None or not across.findings:
@@ -216,40 +201,13 @@ def _chosen(read: Sequence[_Read], across: AcrossRanks | None) -> list[int]:
     return [*apart, *(place for place in range(len(read)) if place not in apart)]
 
 
-def _verdict(
-    call: CaptureCall,
-    planned: PlannedTraces,
-    read: Sequence[_Read],
-    across: AcrossRanks | None,
-    unread: Mapping[str, str],
-) -> CaptureVerdict:
-    ranks = [each.profile for each in read]
-    window = sum(rank.window_ns for rank in ranks)
-    with_steps = [rank for rank in ranks if rank.steps]
-    notes = notes_of(ranks, across) if planned.items else [GONE]
-    if planned.left_out:
-        notes = [f"{planned.left_out:,} traces beyond the most that a capture may have are left out.", *notes]
-    return CaptureVerdict(
+def _head(call: CaptureCall, planned: PlannedTraces) -> CaptureHead:
+    return CaptureHead(
         capture=call.capture,
         version=planned.version,
         run=call.run,
-        folder=one_line(call.folder, LONGEST_TEXT),
+        folder=call.folder,
         at=planned.at,
         traces=len(planned.items),
-        judged=sum(is_judged(rank) for rank in ranks),
-        unread=len(unread),
-        unread_why=named_faults(unread),
-        world_size=max((rank.world_size for rank in ranks if rank.world_size is not None), default=None),
-        steps=max((len(rank.steps) + rank.steps_left_out for rank in ranks), default=0),
-        gpus=sorted({one_line(gpu, LONGEST_NAME) for rank in ranks for gpu in rank.gpus if gpu})[:NAMED],
-        busy_share=sum(rank.busy_ns for rank in ranks) / window if window else None,
-        step_ns=round(float(np.median([_mean_step(rank) for rank in with_steps]))) if with_steps else None,
-        rules=rule_verdicts(ranks, across),
-        cut=sum(is_cut(rank.quality.counts) for rank in ranks),
-        notes=notes,
-        framework=", ".join(sorted({one_line(rank.framework, LONGEST_NAME) for rank in ranks})[:NAMED]),
+        notes=[LEFT_OUT.format(planned.left_out)] if planned.left_out else [],
     )
-
-
-def _mean_step(rank: RankProfile) -> float:
-    return sum(step.gpu_duration_ns for step in rank.steps) / len(rank.steps)

@@ -8,7 +8,7 @@ from trainguard.finding import EpisodeEntry
 from trainguard.report.document import FindingEntry, Report, RuleEntry
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, duration, elapsed, money, quantity
-from trainguard.report.phrasing import listed
+from trainguard.rules.units import listed
 from trainguard.timestamps import epoch_of
 
 MOST_NAMED = 4

@@ -3,6 +3,7 @@
 from trainguard.report.document import Report
 from trainguard.report.html.episodes import all_of, episodes_of
 from trainguard.report.html.kernels.section import kernel_sections
+from trainguard.report.html.ledger import ledger_view
 from trainguard.report.html.overview import overview_of
 from trainguard.report.html.page import render_page
 from trainguard.report.html.picture import picture_of
@@ -37,6 +38,7 @@ def render_report(report: Report) -> str:
         report=report,
         overview=overview_of(report, sections),
         picture=picture_of(report, episodes),
+        ledger=ledger_view(report),
         episodes=episodes,
         sections=sections,
         timelines=timelines,

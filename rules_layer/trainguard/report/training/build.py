@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainguard.report.phrasing import listed
 from trainguard.report.training.digest import TrainingDigest
 from trainguard.report.training.document import FirstFire, TrainingReport
 from trainguard.report.training.fires import RuleFires
 from trainguard.report.training.heat_map import MOST_NAMED, HeatMap
 from trainguard.report.training.scores import evaluation
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 
 _NAMED = 3
 _MAPS = {

@@ -20,6 +20,7 @@ from trainguard.errors import (
 )
 from trainguard.finding import Fact, Progress
 from trainguard.records import Status
+from trainguard.rules.default_spec import spec_of_rule
 from trainguard.rules.family_rules import bare
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
 from trainguard.rules.rule_result import Measure, RuleResult
@@ -247,15 +248,17 @@ class StepRule(Rule[P], Generic[P, S]):
 
     def said(self, check: Check) -> str:
         """Return a check's sentences, without notes."""
-        if self.spec.text is None:
+        text = spec_of_rule(self).text
+        if text is None:
             return check.reason
         status = Status.FIRED if check.fires else Status.OK
-        return self.spec.text(FactSheet(status, check.kind or "", check.facts)).reason
+        return text(FactSheet(status, check.kind or "", check.facts)).reason
 
     def _text(self, check: Check | None, parameters: P) -> Text:
         """Return the rule's text; of one that has none, a text that says what its check says."""
-        if self.spec.text is not None:
-            return self.spec.text
+        text = spec_of_rule(self).text
+        if text is not None:
+            return text
 
         def own(sheet: FactSheet) -> Words:
             del sheet

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from trainguard.errors import TelemetryFormatError
+from trainguard.sources.run import CUT
 
 MAGIC = b":W&B"
 _FILE_HEADER = struct.Struct("<4sHB")
@@ -23,7 +24,6 @@ _TYPE_CRC = {each: zlib.crc32(bytes((each,))) for each in _TYPES}
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 
 WRONG_CHECKSUM = "a block of the file does not agree with its checksum"
-CUT = "the file ends inside a record"
 WITHOUT_START = "a part of a record whose first part is missing"
 TOO_LARGE = f"a record is larger than {MAX_RECORD_BYTES:,} bytes"
 

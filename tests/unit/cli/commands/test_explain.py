@@ -14,7 +14,7 @@ from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
 from trainguard.finding import Progress
 from trainguard.records import JobRecord, Status
-from trainguard.rules.low_gpu_output import IDLE_TIME
+from trainguard.rules.low_gpu_node import IDLE_TIME
 from trainguard.rules.low_gpu_utilization import P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure

@@ -94,13 +94,19 @@ def test_given_33_episodes_when_remembered_then_32_beginnings_are_kept() -> None
     assert state.onsets == list(range(0, 64, 2))
 
 
+FACTS = (
+    Fact(name="step", value=1, unit="steps"),
+    Fact(name="mean_absolute_gradient", value="nan", series="x", threshold=1.0),
+)
+
+
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_given_a_check_with_numbers_that_are_not_finite_when_judged_then_the_result_has_none(number: float) -> None:
     state = StepState()
-    remember(state, Check(step=1, at=2.0, fires=True, reason="Step 1: x.", value=number, threshold=number))
+    remember(state, Check(step=1, at=2.0, fires=True, facts=FACTS, value=number, threshold=number))
     result = RULE.judge(state, RunView(1), parameters("VanishingGradient"))
     assert (result.measured, result.threshold, result.status) == (None, None, Status.FIRED)
-    remember(state, Check(step=2, at=2.0, fires=False, reason="Step 2: x.", value=0.0, threshold=2.5))
+    remember(state, Check(step=2, at=2.0, fires=False, facts=FACTS, value=0.0, threshold=2.5))
     result = RULE.judge(state, RunView(1), parameters("VanishingGradient"))
     assert (result.measured, result.threshold, result.status) == (0.0, 2.5, Status.OK)
 

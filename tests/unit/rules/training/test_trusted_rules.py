@@ -408,8 +408,16 @@ def test_given_checksums_when_one_rank_differs_then_it_is_named_and_clears_when_
     outcome = observed("RanksOutOfSync", run)
     assert outcome.steps == [1]
     assert outcome.state.first is not None
-    assert outcome.state.first.tensor == "trainguard/checksum/2"
-    assert "3 of 4 ranks have the checksum 6.0, rank 2 has 6.000000000000008" in outcome.state.first.reason
+    first = outcome.state.first
+    assert (first.tensor, first.kind) == ("trainguard/checksum/2", "apart")
+    assert {fact.name: fact.value for fact in first.facts} == {
+        "step": 1,
+        "ranks": 4,
+        "ranks_apart": 1,
+        "ranks_alike": 3,
+        "checksum": "6.0",
+        "checksum_apart": "6.000000000000008",
+    }
     assert outcome.result.status is Status.OK
 
 

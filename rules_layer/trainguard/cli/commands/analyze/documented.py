@@ -22,8 +22,11 @@ from trainguard.records import JobRecord
 from trainguard.report.build import BuiltReport
 from trainguard.report.document import FindingEntry, RuleEntry
 from trainguard.report.files import report_files, training_files
-from trainguard.report.profiler_coverage import BAD_OBJECTS
+from trainguard.report.profiler_coverage import CUT_FILES, UNREAD_PARTS
 from trainguard.rules.defaults import Defaults
+
+_COUNTED = HARMLESS_COUNTERS | {UNREAD_PARTS, CUT_FILES}
+"""No fault of anybody, or counted by what is wrong with the parts."""
 
 
 class Documented:
@@ -95,8 +98,7 @@ class OpenedJob:
         described = described_job(self.profile.source, replace(self.job, job=name, arn=f"unknown:{name}"))
         judged = evaluated_profile(self.profile, described.job, self.plan, progress, timelines=False)
         built = judged.report()
-        notes = () if judged.training is None else judged.training.notes
-        return _outcome(self.profile, built, described, self._of_training(judged, built), notes)
+        return _outcome(self.profile, built, described, self._of_training(judged, built), judged.notes)
 
     def _of_training(self, judged: EvaluatedProfile, built: BuiltReport) -> dict[str, bytes]:
         """Return a report for each rule of training, and for a model of XGBoost its files."""
@@ -118,8 +120,7 @@ def _outcome(
     findings = {finding.rule: finding for finding in report.findings}
     unread = Counter({FOREIGN: len(profile.foreign), BAD_JOB_FILES: int(described.bad), **profile.unread})
     for stream in report.coverage:
-        unread.update({name: amount for name, amount in stream.counters.items() if name not in HARMLESS_COUNTERS})
-    unread[BAD_OBJECTS] -= sum(profile.unread.values())  # Counted above, by what is wrong with them.
+        unread.update({name: amount for name, amount in stream.counters.items() if name not in _COUNTED})
     return Outcome(
         rules=[_line(rule, findings.get(rule.rule)) for rule in report.rules],
         files={**debugger, **report_files(built, page=False)},

@@ -129,7 +129,7 @@ def _blocks(rank: RankProfile) -> Iterator[Block]:
     for finding in rank.findings:
         labels = [(severity_cell(finding.severity), _LABEL_WIDTH)]
         text = f"{finding.id}: {finding.summary}" + (" Low confidence." if finding.confidence == "low" else "")
-        yield Item(labels=labels, text=text, advice=finding.recommendation + _ceiling(rank, finding))
+        yield Item(labels=labels, text=text, advice=finding.recommendation + _explained(rank, finding))
     columns = (
         Column("kernel", folds=True),
         Column("runs", right=True),
@@ -158,11 +158,11 @@ def shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
-def _ceiling(rank: RankProfile, finding: KernelFinding) -> str:
-    """Say what can be won: of a step, or of the window of a trace without steps."""
+def _explained(rank: RankProfile, finding: KernelFinding) -> str:
+    """Say what only this finding explains: of a step, or of the window of a trace without steps."""
     if not finding.gain.ns_per_step:
         return ""
-    return f" Can win at most {_ms(finding.gain.ns_per_step)} {'a step' if rank.steps else 'of the window'}."
+    return f" It explains {_ms(finding.gain.ns_per_step)} of {'each step' if rank.steps else 'the window'}."
 
 
 def _part(rank: RankProfile, part_ns: int) -> str:

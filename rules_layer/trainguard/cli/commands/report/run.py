@@ -22,7 +22,7 @@ from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.streams.state_items import items_of
 from trainguard.errors import ProfileSourceError, RequestError
 from trainguard.families.installed import FAMILIES
-from trainguard.local.analysis import digest, evaluated_profile
+from trainguard.local.analysis import EvaluatedProfile, digest, evaluated_profile
 from trainguard.local.job_json import described_job
 from trainguard.local.places import open_job, open_place
 from trainguard.local.profile import Profile, read_profile
@@ -154,10 +154,16 @@ def _of_place(place: Place, request: ReportRequest, prices: PriceTable | None, p
     profile = open_job(place.text, _clients(request.where) if place.in_s3 else None)
     name = profile.root.job
     described = described_job(profile.source, replace(known, job=name, arn=f"unknown:{name}"))
-    built = _judged(profile, described.job, prices, progress)
-    notes = [note for note in (place.note, *profile.notes, described.note) if note is not None]
+    judged = _judged(profile, described.job, prices, progress)
+    kernels = () if judged.kernels is None else judged.kernels.notes
+    notes = [note for note in (place.note, *profile.notes, described.note, *kernels) if note is not None]
     return Drawn(
-        job=name, built=built, source=profile.source.place, made_from="profile", notes=notes, folder=_own_name(profile)
+        job=name,
+        built=judged.report(),
+        source=profile.source.place,
+        made_from="profile",
+        notes=notes,
+        folder=_own_name(profile),
     )
 
 
@@ -203,12 +209,12 @@ def _of_expired(job: JobRecord, connection: Connection, prices: PriceTable | Non
     profile = open_job(job_place(job).text, connection.clients)
     why = "has expired, or was not written yet" if replayed_job(job.job) is None else "is not kept of a replay"
     note = f"The state of its rules {why}: its profile was evaluated again, with the job's own settings."
-    built = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)
-    return Drawn(job=job.job, built=built, source=profile.source.place, made_from="profile", notes=[note])
+    judged = _judged(profile, replace(job, episodes={}, closing=False), prices, progress)
+    return Drawn(job=job.job, built=judged.report(), source=profile.source.place, made_from="profile", notes=[note])
 
 
-def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> BuiltReport:
-    return evaluated_profile(profile, job, FAMILIES.plan(job, prices=prices), progress).report()
+def _judged(profile: Profile, job: JobRecord, prices: PriceTable | None, progress: Progress) -> EvaluatedProfile:
+    return evaluated_profile(profile, job, FAMILIES.plan(job, prices=prices), progress)
 
 
 def _known(job: JobRecord, request: ReportRequest) -> JobRecord:

@@ -1,4 +1,4 @@
-"""The findings of all ranks as a page shows them: one entry a rule, by what can be won."""
+"""The findings of all ranks as a page shows them: one entry a rule, by what it explains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from trainguard.kernels.document import RankProfile
 from trainguard.kernels.findings.finding import FAMILY, Evidence, KernelFinding
 from trainguard.kernels.findings.trace_quality import TRACE_QUALITY
 from trainguard.kernels.ranks.entries import AcrossRanks
+from trainguard.kernels.ranks.late import beside_late_rank
 from trainguard.kernels.words import counted
 from trainguard.report.html.kernels.island import rank_name
 from trainguard.report.html.kernels.text import nanos
@@ -34,9 +35,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownFinding:
-    """A finding: of the rank where the most can be won, with the severest severity and the ranks that have it.
+    """A finding: of the rank where it explains most, with the severest severity and the ranks that have it.
 
-    ``share`` is the part of the window that can be won, ``rank`` that of the severity.
+    ``share`` is the part of the window that only it explains, ``rank`` that of the severity.
     """
 
     anchor: str
@@ -55,7 +56,7 @@ class ShownFinding:
 def shown_findings(
     ranks: Sequence[RankProfile], drawn: Sequence[RankProfile], across: AcrossRanks | None = None
 ) -> list[ShownFinding]:
-    """Return a finding a rule: by what can be won in whole percents, then by severity; the trace's quality comes last.
+    """Return a finding a rule: by what it explains in whole percents, then by severity; the trace's quality comes last.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def shown_findings(
     """
     found: dict[str, list[tuple[RankProfile, KernelFinding]]] = {}
     for rank in ranks:
-        for finding in rank.findings:
+        for finding in beside_late_rank(rank.findings, across):
             found.setdefault(finding.id, []).append((rank, finding))
     places = {rank.trace: place for place, rank in enumerate(drawn)}
     shown = [_shown(entries, len(ranks), places) for entries in found.values()]
@@ -125,8 +126,8 @@ def _of_several(entries: Sequence[KernelFinding]) -> ShownFinding:
 def _gain(finding: KernelFinding, *, by_step: bool) -> str | None:
     if not finding.gain.ns_per_step:
         return None
-    each = "a step" if by_step else "of the window"
-    return f"at most {nanos(finding.gain.ns_per_step)} {each}, {share(finding.gain.share)} of the time"
+    each = "of each step" if by_step else "of the window"
+    return f"{nanos(finding.gain.ns_per_step)} {each}, {share(finding.gain.share)} of the time"
 
 
 def _where(having: list[RankProfile], worst: RankProfile, ranks: int) -> str:

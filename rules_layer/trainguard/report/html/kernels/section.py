@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from trainguard.kernels.captures.verdict import RuleVerdict
+from trainguard.kernels.findings.text import words
 from trainguard.report.captures.document import KernelReport
 from trainguard.report.html.blocks import Block, Column, Facts, Note, Table
 from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, share
 from trainguard.rules.units import counted
+
+COMMAND = "trainguard kernels FOLDER --out DIR"
+"""What draws the timeline where no page lies beside the report."""
 
 _SHOWN = 8
 
@@ -34,7 +38,7 @@ def kernel_sections(kernels: KernelReport) -> list[KernelSection]:
             Column("Rule"),
             Column("Severity"),
             Column("Ranks", "number"),
-            Column("At most to win", "number"),
+            Column("Explains", "number"),
             Column("What it found"),
             Column("What to do"),
         ]
@@ -42,7 +46,7 @@ def kernel_sections(kernels: KernelReport) -> list[KernelSection]:
         blocks.append(Table("What fires on the newest capture", columns, [_row(each) for each in shown]))
         left = len(kernels.findings) - len(shown)
         if left:
-            blocks.append(Note(f"{counted(left, 'finding')} more: {kernels.page} has them."))
+            blocks.append(Note(f"{counted(left, 'finding')} more: {kernels.page or COMMAND} has them."))
     blocks += [Note(f"Not read: {name}: {why}.") for name, why in list(kernels.unread_why.items())[:_SHOWN]]
     blocks += [Note(shown_name(f"{note[:1].upper()}{note[1:]}")) for note in kernels.notes[:_SHOWN]]
     if kernels.waits:
@@ -51,7 +55,7 @@ def kernel_sections(kernels: KernelReport) -> list[KernelSection]:
 
 
 def _facts(kernels: KernelReport) -> Facts:
-    link = Markup('<a href="{0}">{0}</a>, beside this page').format(kernels.page)
+    link = COMMAND if kernels.page is None else Markup('<a href="{0}">{0}</a>, beside this page').format(kernels.page)
     ranks = counted(kernels.traces, "trace")
     if kernels.world_size is not None:
         ranks += f" of {counted(kernels.world_size, 'rank')}"
@@ -73,11 +77,12 @@ def _row(finding: RuleVerdict) -> Sequence[str]:
         if finding.gain_ns_per_step
         else NOTHING
     )
+    summary, advice = words(finding.kind, finding.facts)
     return (
         finding.rule.rpartition("/")[2],
         finding.severity.value + unsure,
         f"{ranks:,}",
         won,
-        shown_name(finding.summary),
-        shown_name(finding.recommendation),
+        shown_name(summary),
+        shown_name(advice),
     )

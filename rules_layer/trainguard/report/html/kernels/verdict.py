@@ -16,6 +16,9 @@ from trainguard.report.html.kernels.text import nanos
 from trainguard.report.html.numbers import share
 from trainguard.report.html.overview import KeyFigure
 
+CAUSES = 2
+"""Findings of which the headline says how much of a step they explain."""
+
 _TONES = ((Severity.HIGH.rank, "bad", "Needs attention"), (Severity.MEDIUM.rank, "warn", "Could be faster"))
 
 
@@ -29,7 +32,7 @@ class Verdict:
 
 
 def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Verdict:
-    """Return the verdict: which findings are the severest, and where the most can be won."""
+    """Return the verdict: which findings are the severest, and how much of a step the first ones explain."""
     ranks = document.ranks
     if not any(rank.busy_ns for rank in ranks):
         return Verdict("idle", "Not judged", "No work of a GPU is in the trace, so no rule on GPUs could be judged.")
@@ -47,9 +50,7 @@ def verdict_of(document: KernelProfiles, findings: Sequence[ShownFinding]) -> Ve
     if severest >= Severity.MEDIUM.rank:
         having = [each for each in judged if each.rank == severest]
         sentences.append(f"Of {having[0].severity.word} severity: {', '.join(each.rule for each in having)}.")
-    gains = [each for each in judged if each.gain is not None]
-    if gains:
-        sentences.append(f"The most can be won at {gains[0].rule}: {gains[0].gain}.")
+    sentences += [f"{each.rule}: {each.gain}." for each in judged[:CAUSES] if each.gain is not None]
     tone, word = next(((tone, word) for least, tone, word in _TONES if severest >= least), ("ok", "Healthy"))
     return Verdict(tone, word, " ".join(sentences))
 

@@ -8,7 +8,7 @@ from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT
 from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of
-from trainguard.rules.batch_output import BatchDetails, SeriesUsage
+from trainguard.rules.batch_details import BatchDetails, SeriesUsage
 
 _MEMORY = "_memory"
 LEGEND = (

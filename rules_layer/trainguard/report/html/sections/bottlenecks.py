@@ -10,7 +10,7 @@ from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT, up_from_zero
 from trainguard.report.html.sections.nodes import folded_rest, most, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of
-from trainguard.rules.bottleneck_output import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
+from trainguard.rules.bottleneck_details import BottleneckDetails, ComparedClass, ComparedMinutes, ComparedPhase
 from trainguard.rules.units import counted
 from trainguard.timestamps import iso_time
 

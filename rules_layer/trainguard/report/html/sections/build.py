@@ -12,10 +12,9 @@ from trainguard.records import Status
 from trainguard.report.document import FindingEntry, Report, RuleEntry
 from trainguard.report.html.blocks import Block, Note
 from trainguard.report.html.sections import fallback
-from trainguard.report.phrasing import listed
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import OWN_NAMES, spec_of
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 
 Writer = Callable[[RuleEntry], list[Block]]
 _OWN = frozenset({*OWN_NAMES, PROFILER_REPORT})

@@ -7,8 +7,8 @@ from trainguard.report.html.blocks import Block, Column, Table
 from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import NOTHING, number
 from trainguard.report.html.sections.nodes import ROWS_AT_MOST, nodes_of
-from trainguard.rules.gpu_health_output import HealthDetails
-from trainguard.rules.hung_output import HungDetails
+from trainguard.rules.gpu_problems import HealthDetails
+from trainguard.rules.hung_details import HungDetails
 from trainguard.rules.straggler import StragglerDetails
 from trainguard.rules.units import show_duration, show_step
 

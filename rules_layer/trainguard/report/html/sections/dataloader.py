@@ -9,7 +9,7 @@ from trainguard.report.html.plots.scale import Scale, up_from_zero
 from trainguard.report.html.sections.durations import duration_chart
 from trainguard.report.html.sections.nodes import Picked, folded_rest, most, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of, setting
-from trainguard.rules.loaders_output import LoaderDetails, Waits
+from trainguard.rules.loader_details import LoaderDetails, Waits
 
 CHARTED_NODES = 3
 TIMES = (

@@ -9,7 +9,7 @@ from trainguard.report.html.plots.charts import SERIES_COLOURS, lines_over
 from trainguard.report.html.plots.scale import PERCENT
 from trainguard.report.html.sections.nodes import Picked, folded_rest, label, most, nodes_of, pick
 from trainguard.report.html.sections.settings import setting
-from trainguard.rules.memory_output import GpuMemory, MemoryDetails
+from trainguard.rules.memory_details import GpuMemory, MemoryDetails
 
 KINDS = {
     None: "no increase",

@@ -11,7 +11,7 @@ from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT
 from trainguard.report.html.sections.nodes import Picked, first_and_folded, folded_rest, label, most, nodes_of, pick
 from trainguard.report.html.sections.settings import setting
-from trainguard.rules.balance_output import BalanceDetails
+from trainguard.rules.balance_details import BalanceDetails
 
 MAX_DISTANCE = 0.8326
 """Distance of histograms without a common value: the square root of the logarithm of 2."""

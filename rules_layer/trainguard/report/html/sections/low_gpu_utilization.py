@@ -8,7 +8,7 @@ from trainguard.report.html.plots import strips
 from trainguard.report.html.plots.scale import PERCENT
 from trainguard.report.html.sections.nodes import Picked, folded_rest, label, least, nodes_of, pick
 from trainguard.report.html.sections.settings import limit_of
-from trainguard.rules.low_gpu_output import GpuUsage, LowGpuDetails
+from trainguard.rules.low_gpu_usage import GpuUsage, LowGpuDetails
 
 KINDS = {None: "steady", "under": "under-used", "fluctuating": "fluctuates"}
 MEMORY = {

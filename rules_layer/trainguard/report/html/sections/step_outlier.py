@@ -9,7 +9,7 @@ from trainguard.report.html.plots.scale import Scale, up_from_zero
 from trainguard.report.html.sections.durations import duration_chart
 from trainguard.report.html.sections.nodes import first_and_folded, folded_rest, most, nodes_of, pick
 from trainguard.report.html.sections.settings import setting
-from trainguard.rules.steps_output import SeriesOfSteps, ShownStep, StepDetails, StepEvent, StepStatistics
+from trainguard.rules.step_details import SeriesOfSteps, ShownStep, StepDetails, StepEvent, StepStatistics
 from trainguard.rules.units import counted
 from trainguard.timestamps import iso_time
 

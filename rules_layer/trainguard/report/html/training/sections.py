@@ -10,10 +10,9 @@ from trainguard.report.html.training.maps import map_blocks
 from trainguard.report.html.training.matrix import confusion_blocks
 from trainguard.report.html.training.series_charts import series_blocks
 from trainguard.report.html.training.xgboost_sections import xgboost_sections
-from trainguard.report.phrasing import listed
 from trainguard.report.training.document import TrainingReport
 from trainguard.report.training.layers import L2
-from trainguard.rules.units import counted
+from trainguard.rules.units import counted, listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from trainguard.report.html.names import shown_name
 from trainguard.report.html.numbers import number
 from trainguard.report.html.plots.charts import Line
 from trainguard.report.html.training.charts import NAMED_LINES, Curve, colour_of, curves, short
-from trainguard.report.phrasing import listed
 from trainguard.report.training.document import FirstFire, TrainingReport
 from trainguard.report.training.series import Series, quantity_of
+from trainguard.rules.units import listed
 
 MOST_CHARTS = 12
 

@@ -1,0 +1,259 @@
+"""The words of a diagnosis: how the job is, what to change first, what the paid time went into."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainguard.engine.diagnosis.case import Case
+from trainguard.engine.diagnosis.diagnosis import Diagnosis
+from trainguard.engine.diagnosis.judged import Judged
+from trainguard.engine.streams.gaps import Gap, GapKind
+from trainguard.engine.verdicts.findings import RankedFinding
+from trainguard.finding import clock_times
+from trainguard.ledger.bucket import BUCKET_WORDS, Bucket
+from trainguard.pricing.cost import Bill, Unpriced
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import spec_of
+from trainguard.rules.units import (
+    clause,
+    counted,
+    listed,
+    show_duration,
+    show_money,
+    show_share,
+)
+from trainguard.timestamps import iso_time
+
+NAMED_CAUSES = 3
+NAMED_EPISODES = 3
+NAMED_SHARE = 0.01
+"""A bucket of a smaller share of the paid time is not named in a sentence."""
+
+MOSTLY = 0.5
+DAY_H = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """What people read first: how the job is, the one thing to change, what the paid time went into."""
+
+    health: str
+    change: str
+    cost: str
+
+
+def sentences_of(case: Case, diagnosis: Diagnosis) -> Sentences:
+    """Return the three sentences of a diagnosis."""
+    return Sentences(_health(case, diagnosis), _change(case, diagnosis), _cost(case, diagnosis))
+
+
+def _health(case: Case, found: Diagnosis) -> str:
+    return _with_findings(case, found, found.root) if found.root is not None else _without_findings(case, found)
+
+
+def _with_findings(case: Case, found: Diagnosis, root: RankedFinding) -> str:
+    parts = [f"{_opening(case, found, root)} {_because(case, found, root)} ({_marked(root, case)})"]
+    others = [each for each in found.causes[1:] if each.clause or each.loss is None or each.loss.share >= NAMED_SHARE]
+    named = [f"{_clause(each)} ({each.rule}, {each.finding.severity})" for each in others[:NAMED_CAUSES]]
+    if named:
+        parts.append(f"besides, {listed(named)}")
+    if len(others) > NAMED_CAUSES:
+        parts.append(f"{counted(len(others) - NAMED_CAUSES, 'finding')} more")
+    if found.lacks_reason:
+        parts.append(_unexplained(found))
+    parts += _gaps(found.judged)
+    if case.ended and found.judged.vetoes and root.idle_node is None:
+        parts.append(f"not judged: {_named_rules(found.judged.vetoes, case)}")
+    return f"{'; '.join(parts)}."
+
+
+def _opening(case: Case, found: Diagnosis, root: RankedFinding) -> str:
+    if not (root.ongoing or case.ended):
+        return "Nothing is wrong now, but earlier in this job"
+    tense = "was" if case.ended else "is"
+    if found.level == "unhealthy":
+        return f"This job {tense} not healthy:"
+    if all(each.loss is None for each in found.causes):
+        return f"This job {tense} at risk:"
+    return f"This job {'had' if case.ended else 'has'} a small fault:"
+
+
+def _because(case: Case, found: Diagnosis, root: RankedFinding) -> str:
+    """Say what was found; where it explains lost time, beside how much of the paid time was work."""
+    if root.loss is None or not root.loss.share or found.lost_share is None or found.busy_share is None:
+        return _clause(root)
+    part = "mostly because" if root.loss.share >= MOSTLY * found.lost_share else "in part because"
+    return f"{_worked(case, found)}, {part} {_clause(root)}"
+
+
+def _clause(finding: RankedFinding) -> str:
+    return finding.clause or f"{finding.rule} fired"
+
+
+def _worked(case: Case, found: Diagnosis) -> str:
+    """Say how much of the paid time the GPUs worked; empty where that is not known."""
+    if found.busy_share is None or not found.judged.profiled:
+        return ""
+    gpus = sum(node.gpus for node in case.ledger.nodes)
+    whose = "its GPU" if gpus == 1 else f"its {gpus:,} GPUs"
+    return f"{whose} worked {show_share(found.busy_share)} of the paid time"
+
+
+def _without_findings(case: Case, found: Diagnosis) -> str:
+    judged, worked = found.judged, _worked(case, found)
+    rules = counted(len(judged.judged), "rule")
+    if found.level == "healthy":
+        what = "This job" if judged.profiled else "Training"
+        said = [f"{what} {'was' if case.ended else 'is'} healthy: {rules} found nothing wrong"]
+        return f"{', and '.join([*said, *([worked] if worked else [])])}."
+    if found.level == "attention":
+        parts = [f"{rules} found nothing wrong", worked, _unexplained(found)]
+        return f"This job {'was' if case.ended else 'is'} idle in part without a known reason: {'; '.join(parts)}."
+    if not judged.judged:
+        missing = [*_gaps(judged), *_silent(judged, case)]
+        opening = "No verdict" if case.ended else "No verdict yet"
+        return f"{opening}: {'; '.join(missing) or 'no rule applies to the data of this job'}."
+    able = len(judged.judged) + len(judged.failed) + len(judged.pending) + len(judged.disabled)
+    parts = [f"Nothing was found by {len(judged.judged)} of {counted(able, 'rule')}", *([worked] if worked else [])]
+    if found.lacks_reason:
+        parts.append(_unexplained(found))
+    parts += [*_gaps(judged), *_silent(judged, case)]
+    if judged.complete or len(parts) == 1:
+        parts.append("no rule judged losses, and no GPU was sampled")
+    return f"{'; '.join(parts)}."
+
+
+def _silent(judged: Judged, case: Case) -> list[str]:
+    """Say which rules have not judged, and could have found something."""
+    vetoes = [rule for rule in judged.vetoes if rule not in judged.failed]
+    parts = [] if not judged.failed else [f"in error: {listed(judged.failed)}"]
+    return [*parts, f"not judged: {_named_rules(vetoes, case)}"] if vetoes else parts
+
+
+def _named_rules(rules: Sequence[str], case: Case) -> str:
+    why = "too little data" if case.ended else "not enough data yet"
+    return f"{listed(rules)} ({why})"
+
+
+def _unexplained(found: Diagnosis) -> str:
+    return f"for {show_share(found.unexplained_share)} of the paid time no rule says why the GPUs did little"
+
+
+def _gaps(judged: Judged) -> list[str]:
+    parts = [_gap(gap) for gap in judged.gaps]
+    return [*parts, *([f"{counted(judged.unread, 'object')} could not be read"] if judged.unread else [])]
+
+
+def _gap(gap: Gap) -> str:
+    if gap.kind is GapKind.SILENT:
+        return f"{gap.node} wrote no system metrics"
+    if gap.kind is GapKind.STOPPED:
+        return f"{gap.node} stopped writing {show_duration(gap.seconds)} before the other nodes"
+    times = listed([clock_times(iso_time(start), iso_time(end)) for start, end in gap.spans])
+    when = f" ({times})" if times else ""
+    return f"{gap.node} has no samples for {show_duration(gap.seconds)} of its {show_duration(gap.of_s)}{when}"
+
+
+def _marked(finding: RankedFinding, case: Case) -> str:
+    """For example ``LowGPUUtilization, high, on 3 of 8 nodes, 2026-01-31 12:00 to 13:10 UTC``."""
+    affected, of = finding.nodes
+    parts = [finding.rule, str(finding.finding.severity)]
+    if affected < of:
+        parts.append(f"on {affected:,} of {of:,} nodes")
+    if not finding.ongoing:
+        parts.append("over before the end" if case.ended else "over now")
+    episodes = finding.unexplained
+    if episodes:
+        shown = listed([episode.sentence for episode in episodes[-NAMED_EPISODES:]])
+        earlier = finding.earlier_episodes if len(episodes) == len(finding.episodes) else 0
+        total = len(episodes) + earlier
+        parts.append(shown if total <= NAMED_EPISODES else f"{total:,} times, last {shown}")
+    return ", ".join(parts)
+
+
+def _change(case: Case, found: Diagnosis) -> str:
+    root, judged = found.root, found.judged
+    if root is not None:
+        return root.finding.advice or f"Look at what {root.rule} says: {root.finding.reason}"
+    faults = case.plan.faults
+    if faults:
+        rule = next((rule for rule in faults if rule != PROFILER_REPORT), PROFILER_REPORT)
+        return f"Correct this setting: {clause(str(faults[rule]))}."
+    if judged.failed:
+        verdict = case.verdict_of(judged.failed[0])
+        reason = "" if verdict is None else f": {clause(verdict.result.reason)}"
+        return f"Report this fault of TrainGuard, {judged.failed[0]} could not judge{reason}."
+    if not judged.judged:
+        return "Nothing can be advised: there is no verdict." if case.ended else "Nothing can be advised yet."
+    if found.lacks_reason:
+        return _find_out(case, found)
+    saving = smaller_instance(case)
+    nothing = "Nothing needs to be changed"
+    if found.level != "healthy":
+        nothing = f"{nothing}, as far as that was judged"
+    return f"{nothing}." if saving is None else f"{nothing}, but it may be had for less: {saving}"
+
+
+def _find_out(case: Case, found: Diagnosis) -> str:
+    """Say what to record, so that the next verdict says why the GPUs did little."""
+    if not case.ended and found.judged.pending:
+        return f"Wait for more data: {listed(found.judged.pending)} cannot say yet why the GPUs do little."
+    if found.share_of(Bucket.UNEXPLAINED) < found.share_of(Bucket.IDLE):
+        return "Find out what the job did while its GPUs were idle: its log at these times says it."
+    return "Record a kernel trace of a few steps: it says whether the GPUs wait for the host, for data or for peers."
+
+
+def smaller_instance(case: Case) -> str | None:
+    """Return what a rule says that finds the work too small for the instance; None where none does."""
+    said = [each.result for each in case.verdicts if each.result.oversized and not each.history.times_fired]
+    return said[0].reason if said else None
+
+
+def _cost(case: Case, found: Diagnosis) -> str:
+    bill = case.account.bill()
+    if found.lost_share is None or not found.judged.profiled:
+        return f"No GPU was sampled, so nobody knows what the paid time went into; {_spent(bill, case)}."
+    named = [
+        f"{BUCKET_WORDS[entry.bucket]} {show_share(entry.share)}"
+        for entry in sorted(found.ledger, key=lambda entry: -entry.share)
+        if entry.bucket is not Bucket.COMPUTE and entry.share >= NAMED_SHARE
+    ]
+    parts = f": {', '.join(named)}" if named else ""
+    sentences = [f"Of the paid time {show_share(found.lost_share)} was no work{parts}"]
+    if found.root is not None and found.root.loss is not None and found.root.loss.share:
+        sentences.append(f"{found.root.rule} accounts for {show_share(found.root.loss.share)}")
+    if isinstance(bill, Bill):
+        lost = show_money(found.lost_share * bill.spent, bill.currency)
+        sentences.append(f"that is {lost} of the {show_money(bill.spent, bill.currency)} {_paid(case)}")
+        rate = 0.0 if found.root is None or found.root.loss is None or case.ended else found.root.loss.rate
+        if rate:
+            daily = DAY_H * rate * bill.hourly * bill.nodes
+            sentences.append(f"it goes on to lose {show_money(daily, bill.currency)} a day")
+    else:
+        sentences.append(_spent(bill, case))
+    return f"{'; '.join(sentences)}."
+
+
+def _paid(case: Case) -> str:
+    return "paid" if case.ended else "paid so far"
+
+
+def _spent(bill: Bill | Unpriced, case: Case) -> str:
+    if isinstance(bill, Unpriced):
+        hours = "" if bill.instance_hours is None else f" for {bill.instance_hours:,.2f} instance hours"
+        return f"what was paid{hours} is not known, because {bill.why}"
+    return f"{show_money(bill.spent, bill.currency)} {'was' if case.ended else 'has been'} {_paid(case)}"
+
+
+def counted_rules(case: Case, judged: Judged) -> str:
+    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (StepOutlier).``."""
+    parts = [f"{len(judged.judged)} judged"]
+    for rules, word in (
+        (judged.pending, "without a verdict"),
+        (judged.not_applicable, "not applicable"),
+        (judged.disabled, "disabled"),
+    ):
+        parts += [f"{len(rules)} {word}"] if rules else []
+    informing = sum(spec_of(each.rule).informs_only for each in case.verdicts)
+    parts += [f"{informing} inform only"] if informing else []
+    parts += [f"{len(judged.failed)} in error ({listed(judged.failed)})"] if judged.failed else []
+    return f"{counted(len(case.verdicts), 'rule')}: {', '.join(parts)}."

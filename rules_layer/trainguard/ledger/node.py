@@ -1,0 +1,121 @@
+"""The ledger of one node: its paid time in cells, and the GPU-seconds of each bucket in each cell."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainguard.ledger.bucket import ROWS, Bucket
+from trainguard.ledger.spans import Span, joined, shares_in
+from trainguard.telemetry.snapshots import FloatArray
+
+LOW_USE = 0.5
+"""Time in which the GPUs do less than this part of what they could needs a reason."""
+
+_MOST_OF = 0.5
+"""A stretch is a bucket's where the bucket takes so much of it."""
+
+_NO_WORK = (
+    Bucket.NO_SAMPLES,
+    Bucket.RESTART,
+    Bucket.HANG,
+    Bucket.BROKEN,
+    Bucket.START_UP,
+    Bucket.TAIL,
+)
+
+_KEPT = {
+    Bucket.HANG: (Bucket.NO_SAMPLES, Bucket.RESTART),
+    Bucket.BROKEN: (Bucket.NO_SAMPLES, Bucket.RESTART, Bucket.HANG),
+}
+"""What a mark does not take: what comes before it in the order of the buckets."""
+
+
+@dataclass
+class NodeLedger:
+    """What the GPUs of one node were paid for, C cells of time in order.
+
+    Attributes
+    ----------
+    node : str
+    gpus : int
+        How many GPUs are paid for.
+    edges : float64[C + 1]
+        The beginning of each cell, and the end of the last one, epoch seconds.
+    amounts : float64[B, C]
+        GPU-seconds by bucket, in the order of `Bucket`.
+    gpu_lost_s : mapping
+        Seconds in which a GPU did not work, by its name, over the whole job.
+    sm_gpu_seconds : float or None
+        SM activity integrated over the sampled time: what the busy time was worth. None where it was not collected.
+    estimated : set of Bucket
+        Buckets that are divided by a kernel trace of a few steps, or by even pace.
+    """
+
+    node: str
+    gpus: int
+    edges: FloatArray
+    amounts: FloatArray
+    gpu_lost_s: Mapping[str, float] = field(default_factory=dict)
+    sm_gpu_seconds: float | None = None
+    estimated: set[Bucket] = field(default_factory=set)
+
+    @property
+    def paid_gpu_seconds(self) -> float:
+        """GPU-seconds that were paid for, all buckets together."""
+        return float(self.amounts.sum())
+
+    def of(self, bucket: Bucket) -> FloatArray:
+        """Return the GPU-seconds of a bucket in each cell, float64[C]; a view."""
+        row: FloatArray = self.amounts[ROWS[bucket]]
+        return row
+
+    def totals(self) -> FloatArray:
+        """Return the GPU-seconds of each bucket, float64[B]."""
+        total: FloatArray = self.amounts.sum(axis=1)
+        return total
+
+    def times_of(self, bucket: Bucket, most: int) -> list[tuple[float, Span]]:
+        """Return the ``most`` stretches that a bucket took most of, with its GPU-seconds, the largest first."""
+        held, lengths = self.of(bucket), np.diff(self.edges) * self.gpus
+        full = held >= _MOST_OF * np.maximum(lengths, 1e-9)
+        if not full.any():
+            full = held >= held.max(initial=0.0) if held.any() else full
+        starts = np.flatnonzero(full & ~np.concatenate([[False], full[:-1]]))
+        ends = np.flatnonzero(full & ~np.concatenate([full[1:], [False]]))
+        runs = [
+            (float(held[first : last + 1].sum()), (float(self.edges[first]), float(self.edges[last + 1])))
+            for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        return sorted(runs, key=lambda run: (-run[0], run[1]))[:most]
+
+    def low_gpu_seconds(self) -> float:
+        """Return the GPU-seconds lost in cells of work in which the GPUs do less than half of what they could."""
+        work = self.amounts.sum(axis=0) - sum(self.of(bucket) for bucket in _NO_WORK)
+        lost = work - self.of(Bucket.COMPUTE)
+        return float(lost[lost > LOW_USE * work].sum())
+
+    def mark(self, bucket: Bucket, spans: Iterable[Span]) -> None:
+        """Move all that lies in ``spans`` to HANG or BROKEN, but what stands before that in the order of the buckets.
+
+        A cell that lies in them in part is divided there: what is known of it is spread over it evenly.
+        """
+        spans = joined(spans)
+        self._divide_at([edge for span in spans for edge in span])
+        moved = np.where(shares_in(self.edges, spans) > 0.5, self.amounts, 0.0)
+        for kept in (*_KEPT[bucket], bucket):
+            moved[ROWS[kept]] = 0.0
+        self.amounts -= moved
+        self.amounts[ROWS[bucket]] += moved.sum(axis=0)
+
+    def _divide_at(self, times: Sequence[float]) -> None:
+        inside = [time for time in times if self.edges[0] < time < self.edges[-1]]
+        edges = np.unique(np.concatenate([self.edges, inside]))
+        sums = np.concatenate([np.zeros((len(Bucket), 1)), np.cumsum(self.amounts, axis=1)], axis=1)
+        self.amounts = np.maximum(np.stack([np.diff(np.interp(edges, self.edges, row)) for row in sums]), 0.0)
+        self.edges = edges
+
+
+def empty_amounts(cells: int) -> FloatArray:
+    """Return amounts of no time, float64[B, cells]."""
+    return np.zeros((len(Bucket), cells))

@@ -1,0 +1,253 @@
+"""What a node's GPUs did with the whole job's time: seconds sampled, busy and idle, in few numbers.
+
+A sample stands for the time until the next one. A distance of over twice what is usual there is a gap: the sample then
+stands for the usual distance, and what follows is time that nobody sampled. What is usual is the distance after it,
+the newest ones before it, and the node's sampling interval; so the time of a sample is known two samples later.
+"""
+
+import copy
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from trainguard.state.sample_window import ACTIVE_PERCENT, MISSING_S
+from trainguard.state.time_grid import TimeGrid, by_unit
+from trainguard.telemetry.devices import SM_ACTIVITY, DeviceSamples
+from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
+
+SAMPLED, BUSY, IDLE = range(3)
+"""Columns of the grid and of each GPU's sums, GPU-milliseconds."""
+
+NOTHING_PERCENT = 1.0
+"""A GPU below it did nothing."""
+
+HUNDREDTHS = 100
+_MISSING = -1
+_GAP = 2.1
+_LONGEST_MS = 2 * 3_600_000
+"""No sample stands for more than two hours."""
+
+_NEWEST = 2
+
+
+class UseStep(msgspec.Struct, frozen=True):
+    """From ``start`` to ``end``, epoch seconds, the GPUs were ``percent`` busy on average."""
+
+    start: float
+    end: float
+    percent: float
+
+
+class Mark(msgspec.Struct, array_like=True):
+    """What all GPUs together had done by ``at_ms``, epoch milliseconds: sampled, busy and idle GPU-milliseconds."""
+
+    at_ms: int
+    sums: list[int]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where it has not three sums."""
+        if len(self.sums) != IDLE + 1:
+            raise ValueError(f"{len(self.sums)} sums at a mark, expected {IDLE + 1}")
+
+
+class GpuTime(msgspec.Struct, array_like=True):
+    """The time of a node's G GPUs over the job, step by step and GPU by GPU.
+
+    Attributes
+    ----------
+    grid : TimeGrid
+        GPU-milliseconds sampled, busy (utilization times time) and idle (below 1 %), of all GPUs together.
+    gpus : list of [sampled, busy, idle]
+        The same of each GPU over the whole job.
+    first_ms, last_ms : int
+        When the sampled time begins, and ends so far, epoch milliseconds; 0 without samples.
+    times_ms, percents : list
+        The newest samples, whose time is not known yet: in hundredths of a percent by GPU, -1 for none.
+    usual_ms : int
+        The longest of the newest distances that were no gap; it fades with each sample.
+    start : Mark or None
+        At the beginning of the work, as far as that is known.
+    end : Mark or None
+        At the end of the last sample in which some GPU was active.
+    starts_active : bool
+        Whether some GPU was active in the first sample.
+    sm_percents, sm_samples : int
+        Sum and number of all samples of SM activity, percent.
+    """
+
+    grid: TimeGrid = msgspec.field(default_factory=TimeGrid)
+    gpus: list[list[int]] = msgspec.field(default_factory=list)
+    first_ms: int = 0
+    last_ms: int = 0
+    times_ms: list[int] = msgspec.field(default_factory=list)
+    percents: list[list[int]] = msgspec.field(default_factory=list)
+    usual_ms: int = 0
+    start: Mark | None = None
+    end: Mark | None = None
+    starts_active: bool = False
+    sm_percents: int = 0
+    sm_samples: int = 0
+
+    def __post_init__(self) -> None:
+        """Compare the parts; raises ValueError."""
+        widths = {len(row) for row in self.gpus}
+        if widths - {IDLE + 1} or len(self.times_ms) != len(self.percents) or len(self.times_ms) > _NEWEST:
+            raise ValueError("the time of GPUs has parts of different lengths")
+        if any(len(row) > len(self.gpus) for row in self.percents) or len(self.grid.columns) not in {0, IDLE + 1}:
+            raise ValueError("the time of GPUs has samples of more GPUs than there are")
+
+    def add(
+        self, times: FloatArray, utilization: FloatArray, *, interval_s: float, working_since: float | None = None
+    ) -> None:
+        """Take in snapshots.
+
+        Parameters
+        ----------
+        times : float64[T]
+            Epoch seconds; what is not after the newest one is left out.
+        utilization : float64[T, G]
+            Percent, NaN where there is no sample; for one that is missing the next one stands.
+        interval_s : float
+            The usual distance of snapshots.
+        working_since : float or None
+            Where the work begins, as far as that is known.
+        """
+        self._widen(utilization.shape[1])
+        if not self.gpus:
+            return
+        times_ms, values = self._fresh(times, utilization)
+        before = self._totals()
+        if working_since is not None and (self.start is None or self.start.at_ms != _milliseconds(working_since)):
+            self.start = Mark(_milliseconds(working_since), before)
+        elif working_since is None:
+            self.start = None
+        count = max(len(times_ms) - _NEWEST, 0)
+        distances = np.diff(times_ms)
+        covered, usual = _covered(distances, self.usual_ms, round(interval_s * 1_000))
+        self._settle(times_ms[:count], covered[:count], _without_holes(values)[:count])
+        if count:
+            self.usual_ms = usual[count - 1]
+        self.times_ms, self.percents = times_ms[count:].tolist(), values[count:].tolist()
+
+    def add_activity(self, devices: DeviceSamples) -> None:
+        """Take in an object's samples of SM activity."""
+        for series in devices.of(SM_ACTIVITY).values():
+            self.sm_percents += round(float(series.values.sum()))
+            self.sm_samples += int(series.values.size)
+
+    def finished(self, interval_s: float) -> "GpuTime":
+        """Return a copy in which the newest samples have the time that is known so far, the last one an interval."""
+        done = copy.deepcopy(self)
+        times_ms = np.array(self.times_ms, dtype=np.int64)
+        values = np.array([_filled(row, len(self.gpus)) for row in self.percents], dtype=np.int64)
+        interval_ms = round(interval_s * 1_000)
+        known, _ = _covered(np.diff(times_ms), self.usual_ms, interval_ms)
+        covered = np.append(known, interval_ms)[: times_ms.size]
+        values = _without_holes(values.reshape(times_ms.size, len(self.gpus)))
+        done._settle(times_ms, covered.astype(np.int64), values)
+        done.times_ms, done.percents = [], []
+        return done
+
+    def steps(self, until: float) -> Iterator[UseStep]:
+        """Yield the steps with samples, oldest first; none reaches beyond ``until``, epoch seconds."""
+        edges, sampled, busy = self.grid.edges, self.grid.column(SAMPLED), self.grid.column(BUSY)
+        for place in np.flatnonzero(sampled > 0.0).tolist():
+            begin = max(float(edges[place]), self.first_ms / 1_000)
+            percent = 100.0 * float(busy[place] / sampled[place])
+            if begin < until:
+                yield UseStep(begin, min(float(edges[place + 1]), until), percent)
+
+    def _widen(self, gpus: int) -> None:
+        self.gpus += [[0] * (IDLE + 1) for _ in range(gpus - len(self.gpus))]
+
+    def _fresh(self, times: FloatArray, utilization: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return the samples whose time is not known yet: times, int64[N], and hundredths of a percent, int64[N, G]."""
+        gpus = len(self.gpus)
+        held = np.array([_filled(row, gpus) for row in self.percents], dtype=np.int64).reshape(-1, gpus)
+        held_ms = np.array(self.times_ms, dtype=np.int64)
+        percents = np.full((len(times), gpus), np.nan)
+        percents[:, : utilization.shape[1]] = utilization
+        values = np.where(np.isnan(percents), _MISSING, np.rint(HUNDREDTHS * percents)).astype(np.int64)
+        times_ms = np.rint(times * 1_000.0).astype(np.int64)
+        newest = np.concatenate([held_ms[-1:], times_ms]) if held_ms.size else np.concatenate([[-1], times_ms])
+        used = (values >= 0).any(axis=1) & (times_ms > np.maximum.accumulate(newest)[:-1])
+        times_ms, values = np.concatenate([held_ms, times_ms[used]]), np.concatenate([held, values[used]])
+        return times_ms, values
+
+    def _totals(self) -> list[int]:
+        return [sum(gpu[column] for gpu in self.gpus) for column in range(IDLE + 1)]
+
+    def _settle(self, times_ms: IntArray, covered_ms: IntArray, values: IntArray) -> None:
+        """Add N samples of which it is known for how long they stand."""
+        if not times_ms.size:
+            return
+        active: BoolArray = np.logical_or.reduce(values >= ACTIVE_PERCENT * HUNDREDTHS, axis=1)
+        if not self.first_ms:
+            self.first_ms, self.starts_active = int(times_ms[0]), bool(active[0])
+        self.last_ms = int(times_ms[-1] + covered_ms[-1])
+        before = self._totals()
+        index, units, begins, lengths = by_unit(times_ms, times_ms + covered_ms)
+        parts = _parts(values[index], lengths)
+        sums = parts.sum(axis=2)
+        self.grid.add(units, list(sums))
+        for gpu, row in enumerate(parts.sum(axis=1).T.tolist()):
+            self.gpus[gpu] = _added(self.gpus[gpu], row)
+        if self.start is not None:
+            earlier = sums[:, begins < self.start.at_ms].sum(axis=1).tolist()
+            self.start = Mark(
+                self.start.at_ms, [one + more for one, more in zip(self.start.sums, earlier, strict=True)]
+            )
+        if active.any():
+            last = int(np.flatnonzero(active)[-1])
+            so_far = sums[:, index <= last].sum(axis=1).tolist()
+            end_ms = int(times_ms[last] + covered_ms[last])
+            self.end = Mark(end_ms, _added(before, so_far))
+
+
+def _without_holes(values: IntArray) -> IntArray:
+    """Return samples, int64[N, G], with the next one of a GPU where one is missing: samplers may take turns."""
+    filled = values.copy()
+    filled[:-1] = np.where(values[:-1] < 0, values[1:], values[:-1])
+    return filled
+
+
+def _parts(values: IntArray, lengths: IntArray) -> IntArray:
+    """Return GPU-milliseconds sampled, busy and idle of N pieces, int64[3, N, G]."""
+    sampled = np.where(values >= 0, lengths[:, None], 0)
+    busy = (np.maximum(values, 0) * lengths[:, None] + 50 * HUNDREDTHS) // (100 * HUNDREDTHS)
+    idle = np.where((values >= 0) & (values < NOTHING_PERCENT * HUNDREDTHS), sampled - busy, 0)
+    parts: IntArray = np.stack([sampled, busy, idle]).astype(np.int64)
+    return parts
+
+
+def _covered(distances: IntArray, usual: int, interval: int) -> tuple[IntArray, list[int]]:
+    """Return for how long samples stand that are ``distances``, int64[N], before the next, in milliseconds.
+
+    ``usual`` is what was usual before the first one, and ``interval`` the sampling interval. The list says what was
+    usual after each.
+    """
+    covered, usuals = [], []
+    following = [*distances[1:].tolist(), 0]
+    for distance, later in zip(distances.tolist(), following, strict=False):
+        limit = max(_GAP * max(usual, later, interval), 1_000.0 * MISSING_S)
+        if distance <= min(limit, _LONGEST_MS):
+            covered.append(distance)
+            usual = max(distance, usual * 9 // 10)
+        else:
+            covered.append(min(distance, max(interval, min(usual, later)), _LONGEST_MS))
+            usual = usual * 9 // 10
+        usuals.append(usual)
+    return np.array(covered, dtype=np.int64), usuals
+
+
+def _added(sums: list[int], more: list[int]) -> list[int]:
+    return [one + other for one, other in zip(sums, more, strict=True)]
+
+
+def _milliseconds(epoch_s: float) -> int:
+    return round(epoch_s * 1_000.0)
+
+
+def _filled(row: list[int], gpus: int) -> list[int]:
+    return [*row, *[_MISSING] * (gpus - len(row))]

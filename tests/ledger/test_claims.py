@@ -1,0 +1,151 @@
+"""The ledger sums to the paid time whatever the node did, and no second of it is claimed twice."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainguard.ledger.assembly import NodeTime, node_ledger
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.claims import Claim
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.node import NodeLedger
+from trainguard.ledger.shares import StepShares
+from trainguard.state.gpu_time import GpuTime
+from trainguard.state.step_time import ProcessTime, StepTime
+
+START = 1_700_000_000.0
+LENGTH_S = 3_600.0
+
+spans = st.tuples(st.floats(-600.0, 4_000.0), st.floats(0.0, 3_000.0)).map(
+    lambda s: (START + s[0], START + s[0] + s[1])
+)
+claims = st.builds(
+    Claim,
+    rule=st.just("Rule"),
+    buckets=st.lists(st.sampled_from(LOST), min_size=1, max_size=4).map(tuple),
+    spans=st.lists(spans, min_size=1, max_size=3).map(tuple),
+    nodes=st.sampled_from([(), ("algo-1",), ("algo-2", "algo-1")]),
+    gpus=st.sampled_from([(), ("gpu0",), ("algo-2/gpu1", "algo-1/gpu1")]),
+)
+
+LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
+
+
+def steps_of(random: np.random.Generator) -> StepTime:
+    """Return random times of two processes, the second after the first."""
+    steps = StepTime()
+    units = (int(START) // 15) + random.integers(0, 240, 60)
+    steps.grid.add(units.astype(np.int64), [random.integers(0, 20_000, 60) for _ in range(4)])
+    half = int(START + LENGTH_S / 2) * 1_000
+    steps.processes = {
+        "algo-1-7": ProcessTime(int(START) * 1_000, half, 100, 0, 99, saves=True),
+        "algo-1-8": ProcessTime(half + 60_000, half + 900_000, 100, 50, 149, evaluates=True),
+    }
+    return steps
+
+
+def node_of(seed: int, name: str = "algo-1") -> NodeLedger:
+    """Return the ledger of a random node: irregular samples, gaps, GPUs that come late, unpaid time, random steps."""
+    random = np.random.default_rng(seed)
+    times = START + random.uniform(0.0, 300.0) + np.cumsum(random.choice([0.1, 1.0, 10.0, 60.0, 400.0], 300))
+    times = times[times < START + LENGTH_S]
+    percents = random.choice([0.0, 0.5, 5.0, 40.0, 100.0], (times.size, 2))
+    percents[: times.size // 3, 1] = np.nan
+    use = GpuTime()
+    use.add(times, percents, interval_s=10.0, working_since=float(times[times.size // 4]) if seed % 2 else None)
+    paid = [(START, START + 1_000.0), (START + 1_500.0, START + LENGTH_S)] if seed % 3 else [(START, START + LENGTH_S)]
+    time = NodeTime(
+        name,
+        2 + seed % 2,
+        paid,
+        gpu_names=("gpu0", "gpu1"),
+        use=use.finished(10.0),
+        steps=steps_of(random) if seed % 4 else None,
+        ended=seed % 5 > 0,
+        interval_s=10.0,
+    )
+    shares = StepShares(0.5, 0.1, 0.1, 0.1, 0.1, 0.1, 9) if seed % 7 > 3 else None
+    return node_ledger(time, shares)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_given_any_node_then_buckets_sum_to_the_paid_time(seed: int) -> None:
+    found = node_of(seed)
+    paid_s = LENGTH_S if seed % 3 == 0 else LENGTH_S - 500.0
+
+    assert found.paid_gpu_seconds == pytest.approx(found.gpus * paid_s, rel=1e-3)
+    assert (found.amounts >= -1e-9).all()
+
+
+@given(st.integers(0, 500), st.lists(st.tuples(st.sampled_from([Bucket.HANG, Bucket.BROKEN]), spans), max_size=3))
+def test_given_marks_then_the_sum_stays(seed: int, marks: list[tuple[Bucket, tuple[float, float]]]) -> None:
+    found = Ledger([node_of(seed)])
+    before = found.paid_gpu_seconds
+    for bucket, span in marks:
+        found.mark(bucket, [span])
+
+    assert found.paid_gpu_seconds == pytest.approx(before)
+    assert all(entry.gpu_seconds >= -1e-6 for entry in found.entries())
+
+
+@given(st.integers(0, 500), st.lists(claims, max_size=6))
+def test_given_any_claims_then_no_second_is_claimed_twice(seed: int, asked: list[Claim]) -> None:
+    found = Ledger([node_of(seed), node_of(seed + 1, "algo-2")], hourly=36.0)
+    got = found.claim(asked)
+
+    for bucket in Bucket:
+        assert sum(each.gpu_seconds.get(bucket, 0.0) for each in got) <= found.gpu_seconds(bucket) + 1e-6
+    assert all(0.0 <= each.share <= 1.0 for each in got)
+    assert sum(each.usd or 0.0 for each in got) <= sum(entry.usd or 0.0 for entry in found.entries()) + 1e-6
+    assert got[: len(asked) // 2] == found.claim(asked[: len(asked) // 2])
+
+
+def simple(gpus: int = 2) -> Ledger:
+    """Return an hour in which GPU 0 worked and GPU 1 did nothing, of two nodes."""
+    times = START + 10.0 * np.arange(360, dtype=np.float64)
+    nodes = []
+    for name in ("algo-1", "algo-2"):
+        use = GpuTime()
+        use.add(times, np.tile([90.0, 0.0], (360, 1)), interval_s=10.0, working_since=START)
+        names = tuple(f"gpu{gpu}" for gpu in range(gpus))
+        paid = [(START, START + LENGTH_S)]
+        nodes.append(node_ledger(NodeTime(name, gpus, paid, gpu_names=names, use=use.finished(10.0), ended=True)))
+    return Ledger(nodes, hourly=7.2)
+
+
+def test_given_a_claim_for_a_gpu_then_it_gets_no_more_than_it_lost() -> None:
+    idle = Claim("A", (Bucket.IDLE, Bucket.UNEXPLAINED), ((START, START + 9_999.0),), ("algo-1",), ("gpu1",))
+    rest = Claim("B", (Bucket.UNEXPLAINED, Bucket.IDLE), ((START, START + 1_800.0),))
+    first, second = simple().claim([idle, rest])
+
+    assert first.gpu_seconds == pytest.approx({Bucket.IDLE: 3_600.0})
+    assert [first.share, first.usd] == pytest.approx([0.25, 3.6])
+    assert second.by_node == pytest.approx({"algo-1": 180.0, "algo-2": 1_980.0})
+
+
+def test_given_a_claim_for_a_busy_gpu_then_it_gets_what_that_left() -> None:
+    (got,) = simple().claim([Claim("A", (Bucket.IDLE,), ((START, START + 9_999.0),), ("algo-1",), ("gpu0",))])
+
+    assert got.total == pytest.approx(360.0, rel=0.01)
+
+
+def test_given_a_claim_that_goes_on_then_its_rate_is_that_of_the_newest_time() -> None:
+    found = simple()
+    found.mark(Bucket.HANG, [(START + 1_800.0, START + LENGTH_S)])
+
+    claim = Claim("HungJob", (Bucket.HANG,), ((START + 1_800.0, START + LENGTH_S),))
+    assert found.rate(claim, START + LENGTH_S - 600.0) == pytest.approx(1.0)
+    assert found.rate(claim, START) == pytest.approx(0.5, abs=0.01)
+    assert found.rate(Claim("A", (Bucket.IDLE,), claim.spans), START) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_given_a_job_then_money_and_goodput_come_from_the_ledger() -> None:
+    found = simple()
+    entries = {entry.bucket: entry for entry in found.entries()}
+
+    assert found.goodput == pytest.approx(0.45)
+    assert sum(entry.usd or 0.0 for entry in entries.values()) == pytest.approx(14.4)
+    assert entries[Bucket.IDLE].usd == pytest.approx(7.2)
+    assert [node.node for node in found.by_node()] == ["algo-1", "algo-2"]
+    assert sum(entry.share for entry in found.by_node()[0].ledger) == pytest.approx(1.0)
