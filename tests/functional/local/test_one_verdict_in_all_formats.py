@@ -9,8 +9,10 @@ import pytest
 
 from tests.families.training.test_scalars import events
 from tests.functional.local.test_scalar_files import place
+from tests.support.small_job import START
 from trainguard.api.analyze import analyze
 from trainguard.finding import Severity
+from trainguard.timestamps import iso_time
 
 NAN = math.nan
 RUNS = {
@@ -47,3 +49,13 @@ def test_given_a_broken_run_when_written_in_any_format_then_it_is_found(
     report = analyze(place(tmp_path, dict([written(losses)])), time_lines=False)
     first = report.document.findings[0]
     assert (first.rule, first.finding_kind, first.severity) == (rule, kind, Severity.CRITICAL)
+
+
+@pytest.mark.parametrize(("written", "known"), [(table, False), (trainer_state, False), (event_file, True)])
+def test_given_a_file_without_times_when_a_run_is_broken_then_no_time_is_told(
+    tmp_path: Path, written: Callable[[Sequence[float]], tuple[str, str | bytes]], known: bool
+) -> None:
+    report = analyze(place(tmp_path, dict([written(RUNS["not finite"][0])])), time_lines=False)
+    assert ("UTC" in report.verdict.health) is known
+    if known:
+        assert report.document.findings[0].episodes[0].start == iso_time(START + 10.0)
