@@ -40,6 +40,11 @@ class Finding:
     episodes: tuple[Episode, ...]
     told: bool
     is_information: bool
+    facts: tuple[Document, ...] = ()
+
+    def numbers(self, *names: str) -> list[float]:
+        """Return the values of facts that are of a node, or of a job, by their names."""
+        return [float(fact["value"]) for fact in self.facts if fact["name"] in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ def _finding(entry: Document, rule: Document) -> Finding:
         episodes=tuple(map(_episode, told)) if told else (_last_episode(entry, rule),),
         told=bool(told),
         is_information=str(entry["severity"]).lower() in _INFORMATION,
+        facts=tuple(entry["facts"]),
     )
 
 

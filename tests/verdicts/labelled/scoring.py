@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
+from tests.claims.check import Checked
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.checks import Check
 from tests.verdicts.labelled.description import Job
@@ -53,7 +54,7 @@ class JobScore:
 
     ``first`` is the rule that stands first, None where nothing fired; ``first_is_right`` is None of a job without
     fault, and of one whose gravest fault was not found. ``unexplained`` are findings beside a fault that it does not
-    explain; ``together`` are the checks of several faults.
+    explain; ``together`` are the checks of several faults, and ``claims`` what was held against the raw data.
     """
 
     job: Job
@@ -65,6 +66,7 @@ class JobScore:
     first_is_right: bool | None
     unexplained: tuple[str, ...]
     together: tuple[Check, ...]
+    claims: Checked = field(default_factory=Checked)
 
     @property
     def is_right(self) -> bool:
@@ -80,12 +82,12 @@ class JobScore:
         return (*(check for fault in self.faults for check in fault.checks), *self.together)
 
 
-def scored(job: Job, report: Reported, *, busy: float) -> JobScore:
-    """Hold a report against the job's label; ``busy`` is the true mean utilization of its GPUs, percent."""
+def scored(job: Job, report: Reported) -> JobScore:
+    """Hold a report against the job's label."""
     alarms = report.alarms
     faults: list[FaultScore] = []
     for fault in job.faults:
-        faults.append(_fault_score(job, fault, report, busy, [each.shown_by for each in faults]))
+        faults.append(_fault_score(job, fault, report, [each.shown_by for each in faults]))
     explained = frozenset[str]().union(*(fault.label.seen_by | fault.may_stand_first for fault in job.faults))
     first = alarms[0].rule if alarms else None
     right = None
@@ -117,7 +119,7 @@ def _together(job: Job, faults: Sequence[FaultScore], report: Reported) -> Itera
 
 
 def _fault_score(
-    job: Job, fault: Fault, report: Reported, busy: float, taken: Sequence[tuple[int | None, Episode | None]]
+    job: Job, fault: Fault, report: Reported, taken: Sequence[tuple[int | None, Episode | None]]
 ) -> FaultScore:
     """Return what became of a fault; ``taken`` are the episodes that show graver ones: one verdict is not two."""
     shown = [
@@ -135,7 +137,7 @@ def _fault_score(
     checks += _cost("cost", job, fault.wasted, episode.lost)
     if len(job.faults) == 1:
         checks += _cost("job's cost", job, fault.wasted, report.lost)
-        checks += sentence_checks(job, fault, finding, report, busy=busy)
+        checks += sentence_checks(job, fault, finding, report)
     else:
         checks += finding_checks(fault, finding)
     return FaultScore(fault.kind, fault.strength, finding.rule, place, finding.score, episode, tuple(checks))
