@@ -64,9 +64,7 @@ LONG = Measure("m" * 300, "u" * 300)
 VERDICTS: Mapping[str, Verdict] = {
     "never fired": quiet(RULE),
     "without data": quiet(RULE, Status.WAITING_FOR_DATA),
-    "warms up": Verdict(
-        RULE, said(Status.WARMING_UP, progress=Progress(seen=3, needed=20), about={"points": 3}), FiringHistory()
-    ),
+    "warms up": Verdict(RULE, said(Status.WARMING_UP, progress=Progress(seen=3, needed=20)), FiringHistory()),
     "fires": Verdict(RULE, said(Status.FIRED, wasted_share=0.25, affected_share=0.5, advice="Do it."), held()),
     "fires and cost nothing": fired(RULE, advice="Do it."),
     "fires where nobody can say": Verdict(RULE, said(Status.FIRED), FiringHistory()),

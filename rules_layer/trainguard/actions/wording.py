@@ -79,7 +79,7 @@ def text(request: AlertRequest, done: str) -> str:
 
 def reasons(fire: AlertInput) -> list[str]:
     """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
-    return fire.finding.reason.split("\n") if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
+    return fire.finding.reason.splitlines() if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
 
 
 def paid_time(fire: AlertInput) -> list[str]:
