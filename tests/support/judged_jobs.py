@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from trainguard.engine.jobs.job_ledger import ledger_of
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.findings import rank_findings
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.family import PROFILER
@@ -91,8 +91,8 @@ def judged_job(
         streams=streams,
         verdicts=verdicts,
         by_node={} if by_node is None else by_node,
-        findings=rank_findings(verdicts, account),
         account=account,
+        ledger=ledger_of(job, plan, streams),
     )
 
 
