@@ -28,8 +28,8 @@ FULL_PACE = 95.0
 class MinuteCount(msgspec.Struct, array_like=True):
     """Judged snapshots of one minute of event time (epoch minutes).
 
-    What follows the counts are rounded sums over the judged snapshots: ``gpu`` of the GPUs' mean utilization,
-    ``level`` and ``peak`` of the cores' two measures, and ``lost`` of what the low GPUs left undone in the bottlenecks,
+    What follows the counts are sums over the judged snapshots, in hundredths: ``gpu`` of the GPUs' mean utilization,
+    ``level`` and ``peak`` of the cores' two measures. ``lost`` is what the low GPUs left undone in the bottlenecks,
     percent. ``gpus`` is how many GPUs there were, ``hot`` in how many snapshots a core was at its limit.
     """
 
@@ -46,7 +46,7 @@ class MinuteCount(msgspec.Struct, array_like=True):
     @property
     def is_good(self) -> bool:
         """Whether the GPUs worked."""
-        return self.gpu >= GOOD_GPUS * self.judged
+        return self.gpu >= HUNDREDTHS * GOOD_GPUS * self.judged
 
     def add(self, later: "MinuteCount") -> None:
         """Add what other snapshots of the same minute count."""
@@ -55,8 +55,13 @@ class MinuteCount(msgspec.Struct, array_like=True):
         self.gpus = max(self.gpus, later.gpus)
 
     def mean(self, total: int) -> float:
-        """Return the mean of one of the sums, of a minute of which something was judged."""
-        return total / self.judged
+        """Return the mean of one of the sums in hundredths, of a minute of which something was judged."""
+        return total / HUNDREDTHS / self.judged
+
+    @property
+    def hot_share(self) -> float:
+        """Share, 0 to 1, of the snapshots in which a core was at its limit."""
+        return self.hot / self.judged
 
     @property
     def wasted(self) -> int:
@@ -66,7 +71,7 @@ class MinuteCount(msgspec.Struct, array_like=True):
     @property
     def undone(self) -> int:
         """What the GPUs left undone, in hundredths of a percent of them, summed over snapshots."""
-        return round(HUNDREDTHS) * (100 * self.judged - self.gpu)
+        return round(HUNDREDTHS * 100.0) * self.judged - self.gpu
 
 
 IsSlow = Callable[[MinuteCount], bool]
@@ -87,7 +92,7 @@ class Tally(msgspec.Struct, array_like=True):
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
     left undone in them; ``gone`` is all of them as one. ``good`` and ``poor`` are all minutes that are no longer held,
-    by whether the GPUs worked. ``level`` is the cores' first measure, summed over the bottlenecks, and ``low`` in how
+    by whether the GPUs worked. ``level`` is the cores' first measure, summed over the bottlenecks, in hundredths, and ``low`` in how
     many of them each GPU was low.
     """
 
@@ -183,7 +188,7 @@ class Contrast:
             return True
         good, poor = self.good, self.poor
         return (
-            poor.mean(poor.hot) - good.mean(good.hot) >= MORE_OFTEN
+            poor.hot_share - good.hot_share >= MORE_OFTEN
             or poor.mean(poor.level) - good.mean(good.level) >= MORE_LEVEL
             or poor.mean(poor.peak) - good.mean(good.peak) >= more_peak
         )
@@ -303,4 +308,4 @@ def _copy(count: MinuteCount | None) -> MinuteCount | None:
 
 
 def _sum(values: FloatArray) -> int:
-    return int(np.rint(np.nansum(values)))
+    return round(HUNDREDTHS * float(np.nansum(values)))

@@ -5,7 +5,6 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.verdicts.labelled.activity import mean_utilization
 from tests.verdicts.labelled.analysis import analyzed
 from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
 from tests.verdicts.labelled.description import Job
@@ -31,7 +30,7 @@ def figures_of(jobs: Sequence[Job] = JOBS) -> Figures:
 
 def score(job: Job) -> JobScore:
     """Return one job's score."""
-    return scored(job, analyzed(job), busy=mean_utilization(job))
+    return scored(job, analyzed(job))
 
 
 def _size(job: Job) -> float:

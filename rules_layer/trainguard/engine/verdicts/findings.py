@@ -209,7 +209,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
     running = not any(each.ended for each in verdicts)
-    losses = _apart(fired, found, chains, ledger)
+    losses = _apart(fired, found, chains, _depths(explained), ledger)
 
     def place(finding: RankedFinding) -> tuple[float, int]:
         weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
@@ -266,16 +266,18 @@ def _apart(
     fired: Mapping[str, Verdict],
     found: Mapping[str, RankedFinding],
     chains: Mapping[str, Sequence[str]],
+    depths: Mapping[str, int],
     ledger: Ledger | None,
 ) -> dict[str, Loss]:
     """Return what each finding claims beside the others: causes first, of those the one that lost most.
 
-    A cause claims what it explains, too, for as long as that lasted: rules are late to begin.
+    Who explains a part of a finding takes that part first. A cause claims what it explains wholly for as long as that
+    lasted: rules are late to begin.
     """
     if ledger is None:
         return {}
     until = ledger_end(ledger)
-    order = sorted(found, key=lambda rule: (len(chains[rule]), -found[rule].score))
+    order = sorted(found, key=lambda rule: (depths[rule], -found[rule].score))
     claims = []
     for rule in order:
         more = [
@@ -314,6 +316,16 @@ def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, Explanat
         if rule not in _chain(cause, causes):
             causes[rule] = cause
     return causes
+
+
+def _depths(explained: Mapping[str, Explanation]) -> dict[str, int]:
+    """Return by rule how many others stand before it, each the reason for a part of the next at least."""
+
+    def depth(rule: str, after: frozenset[str]) -> int:
+        reasons = set(explained[rule].parts) - after - {rule}
+        return max((1 + depth(reason, after | {rule}) for reason in reasons), default=0)
+
+    return {rule: depth(rule, frozenset()) for rule in explained}
 
 
 def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:

@@ -235,7 +235,7 @@ class StepRule(Rule[P], Generic[P, S]):
             self._text(check, parameters),
             Status.FIRED if check.fires else Status.OK,
             check.kind or "",
-            (*check.facts, *notes(state, parameters)),
+            (*map(_storable, check.facts), *notes(state, parameters)),
             measured=_finite(check.value),
             threshold=_finite(check.threshold),
             measure=self.measure(check),
@@ -322,6 +322,13 @@ def remember(state: StepState, check: Check, *, timed: bool = True) -> None:
 
 def _ignored(parameters: StepParameters) -> tuple[Fact, ...]:
     return tuple(Fact(name="ignored_parameter", value=name) for name in parameters.ignored[:MOST_NAMES])
+
+
+def _storable(fact: Fact) -> Fact:
+    """Return a fact that JSON can hold: a value that is not finite as a text, for example ``nan``."""
+    if isinstance(fact.value, float) and not math.isfinite(fact.value):
+        return msgspec.structs.replace(fact, value=str(fact.value))
+    return fact
 
 
 def _finite(value: float | None) -> float | None:
