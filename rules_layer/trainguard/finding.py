@@ -20,6 +20,12 @@ WHOLE_JOB = "*"
 MOST_EPISODES = 8
 """So many episodes of one finding are kept, the newest; those before them are counted."""
 
+MOST_FACTS = 12
+"""So many facts of one finding are kept, the first."""
+
+UNTIMED = "untimed_steps"
+"""The fact of a finding on steps that do not say when they were saved: nobody knows when it was."""
+
 MOST_NAMES = 16
 NAMED_GPUS = 2
 LONGEST_NAME = 120
@@ -273,6 +279,11 @@ class Finding:
     episodes: tuple[Episode, ...] = ()
     finding_kind: str = ""
     facts: tuple[Fact, ...] = ()
+
+    @property
+    def held(self) -> tuple[Episode, ...]:
+        """The episodes; none where what was judged has no times."""
+        return () if any(fact.name == UNTIMED for fact in self.facts) else self.episodes
 
     @property
     def where(self) -> str:

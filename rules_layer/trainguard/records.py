@@ -145,8 +145,7 @@ class RuleRow:
     versions. ``affected_percent`` (of the judged time, or of the evaluations) is there while the rule has fired.
     ``wasted_percent``, the share of the paid time that the finding cost, all nodes together, stays when it is over;
     None where the rule cannot say. ``generation`` is that of the job's registration. ``progress`` is how far the
-    rule's patience is. ``about`` says what was judged,
-    where a family has more to say of it; empty in rows of earlier versions.
+    rule's patience is.
     """
 
     job: str
@@ -168,7 +167,6 @@ class RuleRow:
     expires_at: int | None = None
     generation: int = 0
     earlier_episodes: int = 0
-    about: Mapping[str, float | int | str | None] = field(default_factory=dict)
 
     @property
     def patience(self) -> str | None:
@@ -263,9 +261,10 @@ class JobRecord:
     the place that its configuration names for its report. ``tuning_job`` is the tuning job that the job is one of.
 
     ``file_fault`` says why the job's own file cannot be used now. ``close_asks`` counts how often the streams of a job
-    that has ended were asked to close, ``close_asked_at`` is when they were last. ``generation`` counts registrations:
-    it moves when SageMaker comes to know a job that was met before, and nothing computed under an earlier one is the
-    job's. ``asked_at`` is when objects last made SageMaker be asked about a job that it did not know.
+    that has ended were asked to close, ``close_asked_at`` is when they were last. ``left_at`` is when the silence of a
+    job that never said that it had ended was taken for its end: what comes later opens it again. ``generation`` counts
+    registrations: it moves when SageMaker comes to know a job that was met before, and nothing computed under an
+    earlier one is the job's. ``asked_at`` is when objects last made SageMaker be asked about a job it did not know.
     ``training_rules`` are the rules of training health that the owner named, ``all`` or none of them; None where the
     owner named none, which leaves the choice to the rules' parameters and to the documented default. ``owners`` says
     whose the job is: ``user``, ``team`` and ``project``, as far as its tags name them. ``run_links`` are the pages of
@@ -304,6 +303,7 @@ class JobRecord:
     file_fault: str | None = None
     close_asks: int = 0
     close_asked_at: float | None = None
+    left_at: float | None = None
     generation: int = 0
     asked_at: float | None = None
     training_rules: tuple[str, ...] | None = None

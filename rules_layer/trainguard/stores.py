@@ -111,11 +111,11 @@ class Jobs(Protocol):
         ...
 
     def update_status(self, record: JobRecord) -> None:
-        """Write status, secondary status, size, times, active, closing, its asks, file_fault and expires_at.
+        """Write status, secondary status, size, times, active, closing, its asks, left_at, file_fault and expires_at.
 
         A status that is final is never replaced by one that is not, unless the job was started after its stored end;
-        that end is removed then. Nothing is written to the item of another ARN: SageMaker has come to know the job
-        since ``record`` was read.
+        that end is removed then. An active job does not expire. Nothing is written to the item of another ARN:
+        SageMaker has come to know the job since ``record`` was read.
         """
         ...
 

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from trainguard.finding import WHOLE_JOB, Episode, Finding, Severity
+from trainguard.finding import WHOLE_JOB, Episode, Fact, Finding, Progress, Severity
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import (
     AlertKind,
@@ -48,8 +48,8 @@ def episodes() -> st.SearchStrategy[tuple[Episode, ...]]:
     maybe = st.none() | floats
     each = st.builds(
         Episode,
-        start=floats,
-        end=maybe,
+        start=times_ms,
+        end=st.none() | times_ms,
         nodes=some,
         gpus=some,
         measured=maybe,
@@ -58,6 +58,19 @@ def episodes() -> st.SearchStrategy[tuple[Episode, ...]]:
         currency=st.none() | texts,
     )
     return st.lists(each, max_size=3).map(tuple)
+
+
+def facts() -> st.SearchStrategy[tuple[Fact, ...]]:
+    """Return facts of a finding, with names and units that act nowhere."""
+    plain = st.text(st.characters(categories=["L", "N", "P"]), max_size=20)
+    maybe = st.none() | plain
+    common = {"name": plain, "series": maybe, "node": maybe, "device": maybe}
+    spans = {"start": st.none() | times_ms, "end": st.none() | times_ms}
+    values = floats | st.integers(-(2**80), 2**80) | plain
+    units = plain.filter(lambda unit: unit != "time")
+    some = st.builds(Fact, value=values, unit=units, threshold=st.none() | floats, **common, **spans)
+    moments = st.builds(Fact, value=times_ms, unit=st.just("time"), threshold=st.none() | times_ms, **common, **spans)
+    return st.lists(some | moments, max_size=3).map(tuple)
 
 
 @st.composite
@@ -79,6 +92,8 @@ def outboxes(draw: st.DrawFn) -> dict[str, OutboxEntry]:
                 advice=draw(st.none() | texts),
                 cost=draw(st.none() | texts),
                 episodes=draw(episodes()),
+                finding_kind=draw(texts),
+                facts=draw(facts()),
             ),
             sent=draw(st.booleans()),
             kind=draw(st.sampled_from(AlertKind)),
@@ -108,6 +123,14 @@ def node_records(draw: st.DrawFn) -> NodeRecord:
     )
 
 
+def progresses() -> st.SearchStrategy[Progress]:
+    """Return how far patience is."""
+    counts, maybe = st.integers(0, 2**40), st.none() | st.integers(0, 2**40)
+    at = st.none() | times_ms
+    points = {"streak": maybe, "window_points": maybe}
+    return st.builds(Progress, seen=counts, needed=counts, counts=texts, window_start=at, window_end=at, **points)
+
+
 @st.composite
 def rule_rows(draw: st.DrawFn) -> RuleRow:
     """Return rows of RuleState with times that fall on a millisecond."""
@@ -125,13 +148,15 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
             advice=draw(st.none() | texts),
             cost=draw(st.none() | texts),
             episodes=draw(episodes()),
+            finding_kind=draw(texts),
+            facts=draw(facts()),
         ),
         status=draw(st.sampled_from(Status)),
         quantity=draw(st.none() | texts),
         unit=draw(st.none() | texts),
         worst=draw(st.none() | texts),
         data_points=draw(integers),
-        patience=draw(st.none() | texts),
+        progress=draw(st.none() | progresses()),
         affected_percent=draw(st.none() | floats),
         wasted_percent=draw(st.none() | floats),
         violations=draw(integers),
@@ -143,7 +168,6 @@ def rule_rows(draw: st.DrawFn) -> RuleRow:
         expires_at=draw(st.none() | epochs),
         generation=draw(generations),
         earlier_episodes=draw(st.integers(0, 1_000)),
-        about=draw(st.dictionaries(names, scalars, max_size=3)),
     )
 
 
@@ -196,6 +220,7 @@ def job_records(draw: st.DrawFn) -> JobRecord:
         file_fault=draw(st.none() | texts),
         close_asks=draw(st.integers(0, 100)),
         close_asked_at=draw(st.none() | times_ms),
+        left_at=draw(st.none() | times_ms),
         generation=draw(generations),
         asked_at=draw(st.none() | times_ms),
         other_streams=draw(st.integers(0, 5_000)),

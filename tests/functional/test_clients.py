@@ -19,6 +19,8 @@ def test_given_a_client_when_asked_for_then_it_is_one_that_retries_and_gives_up(
     assert client.meta.service_model.service_name == name
     assert (config.connect_timeout, config.read_timeout) == (2, 8)
     assert config.retries == {"mode": "standard", "total_max_attempts": 4}
+    # A connection that a firewall has dropped is noticed between two invocations.
+    assert config.tcp_keepalive is True
 
 
 def test_given_the_client_that_invokes_functions_when_made_then_it_gives_up_within_the_time_that_a_tick_reserves(

@@ -40,6 +40,11 @@ FINDING = Finding(
     advice="Prefetch.",
     cost=COST,
     episodes=EPISODES,
+    finding_kind="pauses",
+    facts=(
+        Fact(name="mean_utilization", value=31.5, unit="%", device="gpu3", start=START, end=START + 60.0),
+        Fact(name="gpus", value=8),
+    ),
 )
 JOB = JobRecord(
     "bert",
@@ -82,8 +87,8 @@ STORED_EPISODES: dict[str, Any] = {
     "L": [
         {
             "M": {
-                "Start": {"N": "1795248060.25"},
-                "End": {"N": "1795249200.5"},
+                "Start": {"S": "2026-11-21T08:01:00.250Z"},
+                "End": {"S": "2026-11-21T08:20:00.500Z"},
                 "Nodes": {"L": [{"S": "algo-2"}]},
                 "Gpus": {"L": [{"S": "gpu3"}]},
                 "Measured": {"N": "31.5"},
@@ -92,7 +97,22 @@ STORED_EPISODES: dict[str, Any] = {
                 "Currency": {"S": "USD"},
             }
         },
-        {"M": {"Start": {"N": "1795249800.0"}, "Nodes": {"L": [{"S": "algo-1"}, {"S": "algo-2"}]}}},
+        {"M": {"Start": {"S": "2026-11-21T08:30:00.000Z"}, "Nodes": {"L": [{"S": "algo-1"}, {"S": "algo-2"}]}}},
+    ]
+}
+STORED_FACTS: dict[str, Any] = {
+    "L": [
+        {
+            "M": {
+                "Name": {"S": "mean_utilization"},
+                "Value": {"N": "31.5"},
+                "Unit": {"S": "%"},
+                "Device": {"S": "gpu3"},
+                "From": {"S": "2026-11-21T08:00:00.000Z"},
+                "To": {"S": "2026-11-21T08:01:00.000Z"},
+            }
+        },
+        {"M": {"Name": {"S": "gpus"}, "Value": {"N": "8"}}},
     ]
 }
 STORED_ROW: dict[str, Any] = {
@@ -119,6 +139,10 @@ STORED_ROW: dict[str, Any] = {
     "Parameters": {"M": {"threshold_p95": {"N": "70.0"}}},
     "Generation": {"N": "1"},
     "Episodes": STORED_EPISODES,
+    "Kind": {"S": "pauses"},
+    "Facts": STORED_FACTS,
+    "fact.mean_utilization": {"S": "31.5 % (gpu3, 2026-11-21 08:00 to 08:01 UTC)"},
+    "fact.gpus": {"S": "8"},
     "EarlierEpisodes": {"N": "3"},
     "FiredAt": {"S": "2026-11-21T08:05:00.000Z"},
 }
@@ -151,6 +175,8 @@ STORED_RECORD: dict[str, Any] = {
                     "Kind": {"S": "escalation"},
                     "PreviousSeverity": {"S": "low"},
                     "Episodes": STORED_EPISODES,
+                    "FindingKind": {"S": "pauses"},
+                    "Facts": STORED_FACTS,
                 }
             },
             "eeeeeeeeeeeeeeeeeeee": {
@@ -227,8 +253,18 @@ SENT: dict[str, Any] = {
     "lastedS": None,
     "firedAt": "2026-11-21T08:05:00.000Z",
     "episodes": SENT_EPISODES,
-    "finding_kind": "",
-    "facts": [],
+    "finding_kind": "pauses",
+    "facts": [
+        {
+            "name": "mean_utilization",
+            "value": 31.5,
+            "unit": "%",
+            "device": "gpu3",
+            "from": 1_795_248_000.0,
+            "to": 1_795_248_060.0,
+        },
+        {"name": "gpus", "value": 8},
+    ],
 }
 PRINTED = (
     b'{"rule":"LowGPUUtilization","node":"algo-2","status":"FIRED","severity":"high","reason":"gpu3 is low.",'

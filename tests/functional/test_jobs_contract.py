@@ -98,9 +98,18 @@ def test_given_a_cluster_that_grew_when_updated_then_its_size_follows_and_is_nev
 
 
 def test_given_known_times_when_an_update_lacks_them_then_they_stay(world: World) -> None:
-    known = world.jobs.register(replace(JOB, created_at=1.0, started_at=2.0, ended_at=3.0, expires_at=9))
-    world.jobs.update_status(JOB)
+    known = world.jobs.register(replace(JOB, created_at=1.0, started_at=2.0, ended_at=3.0, active=False, expires_at=9))
+    world.jobs.update_status(replace(JOB, active=False))
     assert world.jobs.load("job") == known
+
+
+def test_a_job_that_goes_on_does_not_expire(world: World) -> None:
+    world.jobs.register(JOB)
+    left = replace(JOB, closing=True, left_at=12.0, active=False, expires_at=9)
+    world.jobs.update_status(left)
+    assert world.jobs.load("job") == left
+    world.jobs.update_status(JOB)
+    assert world.jobs.load("job") == JOB
 
 
 def test_given_no_item_when_changed_then_none_appears(world: World) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_fact
 
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
@@ -14,7 +15,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateCodecError
 from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding, Progress, Severity
+from trainguard.finding import Episode, Fact, Finding, Progress, Severity
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.rule_result import RuleResult
@@ -32,6 +33,24 @@ OUTCOME: "dict[str, AttributeValueTypeDef]" = {
     "AlertId": {"NULL": True},
     "ReportUri": {"S": URI},
 }
+
+
+FACTS = (
+    Fact(
+        name="mean_utilization",
+        value=41.25,
+        unit="%",
+        series="GPUUtilization",
+        device="gpu3",
+        start=1_700_000_000.0,
+        end=1_700_002_400.0,
+        threshold=70.0,
+    ),
+    Fact(name="mean_utilization", value=9, unit="%", node="algo-2", device="gpu0"),
+    Fact(name="idle_since", value=1_700_000_000.0, unit="time"),
+    Fact(name="framework", value="jax"),
+    Fact(name="gain_share", value=0.25, unit="share"),
+)
 
 
 def _row(watermark_s: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
@@ -281,9 +300,8 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         [
             replace(
                 row,
-                finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far"),
+                finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far", finding_kind="idle", facts=FACTS),
                 wasted_percent=61.7,
-                about={"framework": "jax", "traces": 8, "gain_share": 0.25},
             )
         ]
     )
@@ -308,8 +326,86 @@ def test_given_a_published_row_when_read_in_the_console_then_a_person_understand
         "EvaluatedThrough": {"S": "2023-11-14T22:13:20.250Z"},
         "Counters": {"M": {}},
         "Parameters": {"M": {"patience": {"N": "500"}, "dry": {"BOOL": True}}},
-        "Facts": {"M": {"framework": {"S": "jax"}, "traces": {"N": "8"}, "gain_share": {"N": "0.25"}}},
+        "Kind": {"S": "idle"},
+        "Facts": {
+            "L": [
+                {
+                    "M": {
+                        "Name": {"S": "mean_utilization"},
+                        "Value": {"N": "41.25"},
+                        "Unit": {"S": "%"},
+                        "Series": {"S": "GPUUtilization"},
+                        "Device": {"S": "gpu3"},
+                        "From": {"S": "2023-11-14T22:13:20.000Z"},
+                        "To": {"S": "2023-11-14T22:53:20.000Z"},
+                        "Threshold": {"N": "70.0"},
+                    }
+                },
+                {
+                    "M": {
+                        "Name": {"S": "mean_utilization"},
+                        "Value": {"N": "9"},
+                        "Unit": {"S": "%"},
+                        "Node": {"S": "algo-2"},
+                        "Device": {"S": "gpu0"},
+                    }
+                },
+                {
+                    "M": {
+                        "Name": {"S": "idle_since"},
+                        "Value": {"S": "2023-11-14T22:13:20.000Z"},
+                        "Unit": {"S": "time"},
+                    }
+                },
+                {"M": {"Name": {"S": "framework"}, "Value": {"S": "jax"}}},
+                {"M": {"Name": {"S": "gain_share"}, "Value": {"N": "0.25"}, "Unit": {"S": "share"}}},
+            ]
+        },
+        "fact.mean_utilization gpu3 GPUUtilization": {
+            "S": "41.2 % (GPUUtilization, gpu3, 2023-11-14 22:13 to 22:53 UTC, threshold 70 %)"
+        },
+        "fact.mean_utilization algo-2 gpu0": {"S": "9 % (algo-2, gpu0)"},
+        "fact.idle_since": {"S": "2023-11-14T22:13:20.000Z"},
+        "fact.framework": {"S": "jax"},
+        "fact.gain_share": {"S": "25 %"},
     }
+
+
+def test_when_facts_are_gone_then_their_columns_are_too(moto_world: MotoUnderTest) -> None:
+    moto_world.rows.publish([replace(_row(60.0), finding=replace(_row().finding, finding_kind="idle", facts=FACTS))])
+    moto_world.update_row("job", RULE, OUTCOME)
+    moto_world.rows.publish([replace(_row(120.0), finding=replace(_row().finding, facts=FACTS[-1:]))])
+    item = moto_world.row("job", RULE)
+    assert [name for name in item if name.startswith("fact.")] == ["fact.gain_share"]
+    assert "Kind" not in item
+    assert item["FireId"] == OUTCOME["FireId"]
+    moto_world.rows.publish([_row(180.0)])
+    assert not [name for name in moto_world.row("job", RULE) if name.startswith("fact.") or name == "Facts"]
+
+
+def test_given_many_facts_then_twelve_are_kept_in_few_bytes(moto_world: MotoUnderTest) -> None:
+    facts = [replace_fact(FACTS[0], name="mean_utilization_at_work", device=f"gpu{place}") for place in range(20)]
+    episodes = tuple(
+        Episode(60.0 + each, 61.0 + each, ("algo-1",), ("gpu0", "gpu1"), 31.5, 912.125, 1.91, "USD")
+        for each in range(8)
+    )
+    finding = replace(_row().finding, reason="r" * 600, advice="a" * 300, facts=tuple(facts), episodes=episodes)
+    moto_world.rows.publish([replace(_row(), finding=finding)])
+    (read,) = moto_world.rows.of_job("job")
+    assert read.finding.facts == tuple(facts[:12])
+    assert read.finding.episodes == episodes
+    item = moto_world.row("job", RULE)
+    assert sum(name.startswith("fact.") for name in item) == 12
+    assert _size(item) < 6 * 1_024
+
+
+def _size(value: object) -> int:
+    """Return about how many bytes DynamoDB counts: names and values, and three for what holds others."""
+    if isinstance(value, dict):
+        return 3 + sum(len(name) * (len(name) > 1) + _size(each) for name, each in value.items())
+    if isinstance(value, list):
+        return 3 + sum(map(_size, value))
+    return len(str(value))
 
 
 def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_is_empty(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.ledger.truth import KnownJob, evaluate, ledger, pause, save, shares_of, start_up, train, truth
+from tests.ledger.truth import KnownJob, Phase, evaluate, ledger, pause, save, shares_of, start_up, train, truth
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.shares import StepShares
 
@@ -26,7 +26,7 @@ def assert_true(job: KnownJob) -> None:
     assert all(entry.gpu_seconds >= 0.0 for entry in found.entries())
 
 
-def ordinary(scale: float = 1.0) -> list:
+def ordinary(scale: float = 1.0) -> list[Phase]:
     """Return the phases of an ordinary job of some 70 minutes, times ``scale``."""
     return [
         start_up(300.0 * scale),
@@ -37,8 +37,7 @@ def ordinary(scale: float = 1.0) -> list:
         train(600.0 * scale),
         pause(300.0 * scale),
         train(600.0 * scale, wait_s=1.0),
-        # The tail.
-        start_up(180.0 * scale).__class__(Bucket.TAIL, 180.0 * scale),
+        Phase(Bucket.TAIL, 180.0 * scale),
     ]
 
 
@@ -80,16 +79,13 @@ def test_given_a_job_at_4_percent_then_96_percent_are_lost() -> None:
 
 
 def test_given_a_restart_then_it_and_what_is_done_again_are_restart() -> None:
-    again = train(200.0, attempt=1, first_step=588)
-    redone = again.__class__(**{**{name: getattr(again, name) for name in again.__slots__}, "whole": Bucket.RESTART})
     phases = [
         start_up(100.0),
         train(1_200.0, first_step=0),
-        pause(240.0),
-        redone,
+        Phase(Bucket.RESTART, 240.0, attempt=1),
+        train(200.0, attempt=1, first_step=588, whole=Bucket.RESTART),
         train(1_000.0, attempt=1),
     ]
-    phases[2] = pause(240.0).__class__(Bucket.RESTART, 240.0, attempt=1)
 
     assert_true(KnownJob(phases, every_s=5.0))
 
@@ -101,14 +97,8 @@ def test_given_gaps_and_a_silent_node_then_nobody_knows() -> None:
 
 
 def test_given_a_hang_and_garbage_then_all_of_their_time_is_theirs() -> None:
-    phases = [start_up(120.0), train(900.0), train(600.0), Bucketed.hang]
+    phases = [start_up(120.0), train(900.0), train(600.0), train(900.0, step_s=0.0)]
     assert_true(KnownJob(phases, every_s=5.0, marks={Bucket.BROKEN: [2], Bucket.HANG: [3]}))
-
-
-class Bucketed:
-    """A phase that keeps GPUs busy without a step."""
-
-    hang = train(900.0, step_s=0.0)
 
 
 def test_given_irregular_samples_then_buckets_are_true() -> None:

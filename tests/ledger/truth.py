@@ -32,7 +32,8 @@ class Phase:
 
     ``busy`` is the GPUs' utilization, 0 to 1, while no process waits. Training has steps of ``step_s``, of which each
     waits ``wait_s`` for its batch; ``lost`` is the bucket of what the GPUs leave undone. ``attempt`` counts restarts,
-    ``sampled`` says whether samples are there. ``repeated`` training is done again.
+    ``first_step`` is the number of the first step, ``sampled`` says whether samples are there. ``whole`` is the bucket
+    of all of it, whatever the GPUs do.
     """
 
     lost: Bucket
@@ -77,8 +78,9 @@ class KnownJob:
     """A job: its phases, and how it is recorded.
 
     ``unused`` GPUs of each node do nothing. With ``framework`` each GPU in use has a process that writes its steps; of
-    several nodes only the first one's first process saves and evaluates. ``early_nodes`` stop writing so many seconds
-    before the end.
+    several nodes only the first one's first process saves and evaluates. ``silent_nodes`` are paid for and write
+    nothing. ``intervals`` are the distances of samples, where they are not all ``every_s``; ``marks`` says which phases
+    are a hang, or compute garbage.
     """
 
     phases: Sequence[Phase]

@@ -13,7 +13,7 @@ def test_given_the_job_delivered_plainly_when_it_ends_then_each_fault_has_fired_
     assert state["executions"] == [("LowGPUUtilization", 0), ("StepOutlier", 0)]
     assert rows["LowGPUUtilization#algo-1"] is Status.FIRED
     assert rows["LowGPUUtilization#algo-2"] is Status.OK
-    assert rows["StepOutlier#algo-2"] is Status.FIRED
+    assert rows["StepOutlier"] is Status.FIRED
     assert rows["MaxInitializationTime"] is Status.OK
 
 

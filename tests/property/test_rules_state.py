@@ -15,9 +15,9 @@ from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
 from trainguard.rules.io_bottleneck import IOBottleneckParameters
 from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
 from trainguard.rules.protocol import AnySystemRule, RuleParameters
-from trainguard.rules.registry import FRAMEWORK_RULES, SYSTEM_RULES
-from trainguard.rules.rule_inputs import FrameworkView
-from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.registry import SYSTEM_RULES
+from trainguard.rules.rule_inputs import JobView, NodeFacts
+from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.steps import StepBatch
 
@@ -84,7 +84,7 @@ process_steps = st.lists(st.lists(st.integers(1_000, 3_000_000), min_size=1, max
 def test_given_steps_of_several_processes_when_they_interleave_in_any_way_then_the_state_is_the_same_byte_for_byte(
     processes: list[list[list[int]]], mode: str, random: Random
 ) -> None:
-    rule, parameters = FRAMEWORK_RULES[0], StepOutlierParameters()
+    rule, parameters = StepOutlier(), StepOutlierParameters()
     queues = [_batches(f"algo-1-{number}", mode, parts) for number, parts in enumerate(processes)]
     in_turn, mixed = rule.state_type(), rule.state_type()
 
@@ -97,8 +97,11 @@ def test_given_steps_of_several_processes_when_they_interleave_in_any_way_then_t
 
     assert msgspec.msgpack.encode(mixed) == msgspec.msgpack.encode(in_turn)
     restored = msgspec.msgpack.decode(msgspec.msgpack.encode(mixed), type=rule.state_type)
-    view = FrameworkView(node="algo-1", watermark_s=1_700_000_000.0, closed=False)
-    assert rule.judge(restored, view, parameters) == rule.judge(in_turn, view, parameters)
+    views = [
+        JobView(0.0, None, None, True, True, False, {"algo-1": NodeFacts("algo-1", collected={rule.name: state})})
+        for state in (restored, in_turn)
+    ]
+    assert rule.judge(views[0], parameters) == rule.judge(views[1], parameters)
 
 
 def _batches(process: str, mode: str, parts: list[list[int]]) -> list[StepBatch]:

@@ -279,7 +279,7 @@ class TestDamage:
         assert [(row.step, list(row.values.values())) for row in table.rows] == [(step, [0.5])]
 
     def test_a_log_of_another_kind_holds_nothing(self) -> None:
-        assert read_metrics_csv("train.log", b"2026-01-01 INFO started, epoch 1\nloss=3\n").rows == []
+        assert len(read_metrics_csv("train.log", b"2026-01-01 INFO started, epoch 1\nloss=3\n").rows) == 0
         assert read_metrics_csv("train.log", b"epoch,loss\n0,3\n").rows[0].values == {"loss": 3.0}
 
     def test_entries_without_a_step_are_counted(self) -> None:

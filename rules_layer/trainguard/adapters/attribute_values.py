@@ -175,6 +175,10 @@ class Columns:
         held = self._read(name, _map_list) if name in self._item else []
         return [Columns(each, self._path(name)) for each in held]
 
+    def scalar(self, name: str) -> Scalar:
+        """Read a number, a text, a truth value or null."""
+        return self._read(name, _scalar)
+
     def scalars(self, name: str) -> Mapping[str, Scalar]:
         """Read a map of parameter values; a missing column is an empty map."""
         return self._map(name, _scalar)

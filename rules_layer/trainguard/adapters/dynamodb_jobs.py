@@ -93,11 +93,11 @@ class DynamoJobs:
         return self._stored(record.job)
 
     def update_status(self, record: JobRecord) -> None:
-        """Write status, secondary status, size, times, active, closing, its asks, file_fault and expires_at.
+        """Write status, secondary status, size, times, active, closing, its asks, left_at, file_fault and expires_at.
 
         Nothing of it is written when the stored status is final and the new one is not, unless the job was started
         after its stored end; or when the item has come to have another ARN. Times and a size that are None leave what
-        is stored: what SageMaker once knew does not become unknown.
+        is stored: what SageMaker once knew does not become unknown. But an active job does not expire.
         """
         record = stored_job(record)
         columns: dict[str, AttributeValue | None] = {
@@ -107,6 +107,7 @@ class DynamoJobs:
             "Closing": {"BOOL": record.closing},
             **_asks(record),
             "JobFileFault": text_or_none(record.file_fault),
+            **({"ExpiresAt": None} if record.active else {}),
         }
         same = Expression("#arn = :arn", {"#arn": "TrainingJobArn"}, {":arn": text(record.arn)})
         condition = same
@@ -120,7 +121,7 @@ class DynamoJobs:
         if not record.status.is_final and record.started_at is not None:
             started = {":started": text(iso_from_epoch(record.started_at))}
             later = same.joined(Expression(" AND #ended < :started", {"#ended": "EndedAt"}, started))
-            anew = columns | known | {"EndedAt": None, "ExpiresAt": None}
+            anew = columns | known | {"EndedAt": None}
             self._table.update(_key(record.job), assignments(anew), later)
 
     def ask(self, job: str, at: float, every_s: float) -> bool:
@@ -280,6 +281,7 @@ def _asks(record: JobRecord) -> "dict[str, AttributeValue | None]":
     return {
         "CloseAsks": integer_or_none(record.close_asks or None),
         "CloseAskedAt": _time(record.close_asked_at),
+        "LeftAt": _time(record.left_at),
     }
 
 
@@ -359,6 +361,7 @@ def _record(item: "Item") -> JobRecord:
             file_fault=columns.text_or_none("JobFileFault"),
             close_asks=columns.integer_or_none("CloseAsks") or 0,
             close_asked_at=columns.made_or_none("CloseAskedAt", epoch_from_iso),
+            left_at=columns.made_or_none("LeftAt", epoch_from_iso),
             generation=columns.integer_or_none("Generation") or 0,
             asked_at=columns.made_or_none("AskedAt", epoch_from_iso),
             training_rules=columns.text_list("TrainingRules") if "TrainingRules" in columns else None,

@@ -1,6 +1,7 @@
 """NodeState in DynamoDB: one item for each stream of a node."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from trainguard.adapters.attribute_values import (
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, decoding
 from trainguard.adapters.findings import finding_columns, finding_of_columns
-from trainguard.adapters.immutable import frozen_record
+from trainguard.adapters.stored_form import stored_node
 from trainguard.errors import StateConflictError
 from trainguard.records import JOB_NODE, AlertKind, NodeRecord, OutboxEntry, StreamKey
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
     from trainguard.adapters.attribute_values import Item
+
+
+_KIND = "FindingKind"
+"""An entry has a kind of its own, that of the alert."""
 
 
 class DynamoNodeStates:
@@ -54,7 +59,7 @@ class DynamoNodeStates:
 
     def save(self, record: NodeRecord) -> NodeRecord:
         """Write the item if its stored Version is still ``record.version``; raise StateConflictError otherwise."""
-        written = frozen_record(record, version=record.version + 1)
+        written = replace(stored_node(record), version=record.version + 1)
         names = {"#version": "Version"}
         if record.version == 0:
             condition = Expression("attribute_not_exists(#version)", names)
@@ -109,7 +114,7 @@ def _entry_item(entry: OutboxEntry) -> "Item":
         {
             "Rule": text(entry.finding.rule),
             "Node": text(entry.finding.where),
-            **finding_columns(entry.finding),
+            **finding_columns(entry.finding, kind=_KIND),
             "FireId": text(entry.fire_id),
             "Episode": integer(entry.episode),
             "EnqueuedAt": number(entry.enqueued_at),
@@ -152,7 +157,9 @@ def _entry(alert_id: str, columns: Columns) -> OutboxEntry:
         fire_id=columns.text_or_none("FireId") or alert_id,
         episode=columns.integer("Episode"),
         enqueued_at=columns.real("EnqueuedAt"),
-        finding=finding_of_columns(columns, rule=columns.text("Rule"), node=None if node == JOB_NODE else node),
+        finding=finding_of_columns(
+            columns, rule=columns.text("Rule"), node=None if node == JOB_NODE else node, kind=_KIND
+        ),
         sent=columns.flag("Sent"),
         kind=columns.made_or_none("Kind", AlertKind) or AlertKind.FIRE,
         previous_severity=columns.text_or_none("PreviousSeverity"),

@@ -15,6 +15,7 @@ from trainguard.adapters.attribute_values import (
     text_or_none,
 )
 from trainguard.adapters.dynamodb_table import Expression, Table, assignments, decoding
+from trainguard.adapters.facts import FACT_COLUMN, fact_columns
 from trainguard.adapters.findings import finding_columns, finding_of_columns
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
@@ -48,6 +49,16 @@ _OF_FIRES = (
 )
 """What the fire path writes."""
 
+_OF_PROGRESS = (
+    "Patience",
+    "PatienceSeen",
+    "PatienceNeeded",
+    "PatienceCounts",
+    "Streak",
+    "WindowPoints",
+    "WindowFrom",
+    "WindowTo",
+)
 _BEFORE_ALL, _AFTER_NODES = " ", "$"
 """A space sorts before every rule's name, and ``<rule>$`` after ``<rule>#<node>`` and before other rules."""
 
@@ -70,13 +81,18 @@ class DynamoRuleStates:
         """Write rows, each only if the stored one is not evaluated further, or as far and final where this is not.
 
         Columns of the fire path are left as they are. FiredAt is written and never removed: the fire path may have
-        written it first. What is left of an earlier registration goes, also what came of its fires.
+        written it first. What is left of an earlier registration goes, also what came of its fires. Columns of facts
+        that the row has no more go in a write of their own: only the write itself shows which were there.
         """
         for row in rows:
             key, columns = _key(row.job, row.target), _columns(stored_row(row))
-            if not self._table.update(key, assignments(columns), _may_replace(row)) and row.generation:
+            before = self._table.changed(key, assignments(columns), _may_replace(row))
+            if before is None and row.generation:
                 left = dict.fromkeys(_OF_FIRES) if row.times_fired == 0 else {}
-                self._table.update(key, assignments(left | columns), _is_earlier(row))
+                before = self._table.changed(key, assignments(left | columns), _is_earlier(row))
+            gone = [name for name in before or () if name.startswith(FACT_COLUMN) and name not in columns]
+            if gone:
+                self._table.update(key, assignments(dict.fromkeys(gone)), _is_still(row))
 
     def of_job(self, job: str) -> list[RuleRow]:
         """Return all rows of a job, ordered by sort key (strongly consistent)."""
@@ -116,13 +132,22 @@ def _is_earlier(row: RuleRow) -> Expression:
     )
 
 
+def _is_still(row: RuleRow) -> Expression:
+    """Return the condition that nobody has written the row since: who has, sees himself what is left of before."""
+    texts = {} if row.evaluated_through is None else {":through": text(iso_from_epoch(row.evaluated_through))}
+    same = "#through = :through" if texts else "attribute_not_exists(#through)"
+    return _of_registration(row).joined(Expression(same, _THROUGH, texts))
+
+
 def _may_replace(row: RuleRow) -> Expression:
-    if row.generation:
-        same = Expression("#generation = :generation AND ", _GENERATION, {":generation": integer(row.generation)})
-    else:
-        same = Expression("attribute_not_exists(#generation) AND ", _GENERATION)
     further = _not_further(row)
-    return same.joined(replace(further, text=f"({further.text})"))
+    return _of_registration(row).joined(replace(further, text=f"({further.text})"))
+
+
+def _of_registration(row: RuleRow) -> Expression:
+    if row.generation:
+        return Expression("#generation = :generation AND ", _GENERATION, {":generation": integer(row.generation)})
+    return Expression("attribute_not_exists(#generation) AND ", _GENERATION)
 
 
 def _not_further(row: RuleRow) -> Expression:
@@ -149,6 +174,7 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "Status": text(row.status),
         "DebuggerStatus": text(row.debugger_status),
         **finding_columns(row.finding, cost=_COST),
+        **fact_columns(row.finding.facts),
         "Quantity": text_or_none(row.quantity),
         "Unit": text_or_none(row.unit),
         "Worst": text_or_none(row.worst),
@@ -164,7 +190,6 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
         "ExpiresAt": integer_or_none(row.expires_at),
         "Generation": integer_or_none(row.generation or None),
         "EarlierEpisodes": integer_or_none(row.earlier_episodes or None),
-        "About": {"M": {name: scalar(value) for name, value in row.about.items()}} if row.about else None,
     }
     if row.fired_at is not None:
         columns["FiredAt"] = text(iso_from_epoch(row.fired_at))
@@ -174,7 +199,7 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
 def _progress_columns(progress: Progress | None) -> "dict[str, AttributeValue | None]":
     """Write how far the rule's patience is: ``Patience`` as people read it, and its numbers."""
     if progress is None:
-        return {}
+        return dict.fromkeys(_OF_PROGRESS)
     start, end = progress.window_start, progress.window_end
     return {
         "Patience": text(progress.words),
@@ -189,13 +214,12 @@ def _progress_columns(progress: Progress | None) -> "dict[str, AttributeValue | 
 
 
 def _progress_of(columns: Columns) -> Progress | None:
-    seen, needed = columns.integer_or_none("PatienceSeen"), columns.integer_or_none("PatienceNeeded")
-    if seen is None or needed is None:
+    if "PatienceSeen" not in columns:
         return None
     return Progress(
-        seen=seen,
-        needed=needed,
-        counts=columns.text_or_none("PatienceCounts") or "points",
+        seen=columns.integer("PatienceSeen"),
+        needed=columns.integer("PatienceNeeded"),
+        counts=columns.text("PatienceCounts"),
         streak=columns.integer_or_none("Streak"),
         window_points=columns.integer_or_none("WindowPoints"),
         window_start=columns.made_or_none("WindowFrom", epoch_from_iso),
@@ -229,7 +253,6 @@ def _row(job: str, item: "Item") -> RuleRow:
             expires_at=columns.integer_or_none("ExpiresAt"),
             generation=columns.integer_or_none("Generation") or 0,
             earlier_episodes=columns.integer_or_none("EarlierEpisodes") or 0,
-            about=columns.scalars("About"),
         )
 
 

@@ -99,6 +99,10 @@ class Table:
 
     def update(self, key: "Item", update: Expression, condition: Expression) -> bool:
         """Change the item if the condition holds; return whether it was changed."""
+        return self.changed(key, update, condition) is not None
+
+    def changed(self, key: "Item", update: Expression, condition: Expression) -> "Item | None":
+        """Change the item if the condition holds; return it as it was before, empty where there was none, else None."""
         placeholders = update.joined(condition)
         request: UpdateItemInputTypeDef = {
             "TableName": self._name,
@@ -107,10 +111,11 @@ class Table:
             "ExpressionAttributeNames": placeholders.names,
             "ExpressionAttributeValues": placeholders.values,
             "ConditionExpression": condition.text,
+            "ReturnValues": "ALL_OLD",
         }
-        with translated(_SERVICE, "UpdateItem"), _Condition() as condition_held:
-            self._client.update_item(**request)
-        return condition_held.holds
+        with translated(_SERVICE, "UpdateItem"), _Condition():
+            return self._client.update_item(**request).get("Attributes", {})
+        return None
 
     def partition(self, column: str, value: str, *, index: str | None = None) -> "Iterator[Item]":
         """Iterate over all items of a partition in the order of their sort key.

@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING
 from trainguard.adapters.attribute_values import (
     Columns,
     maps,
-    number,
     number_or_none,
     present,
     text,
     text_list,
     text_or_none,
 )
+from trainguard.adapters.facts import facts_of, facts_value
+from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.finding import Episode, Finding, Severity
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
 
-def finding_columns(finding: Finding, *, cost: str = "Cost") -> "dict[str, AttributeValue | None]":
-    """Write a finding, without its rule and node; ``cost`` names the column of what it has cost."""
+def finding_columns(finding: Finding, *, cost: str = "Cost", kind: str = "Kind") -> "dict[str, AttributeValue | None]":
+    """Write a finding, without its rule and node; ``cost`` and ``kind`` name the columns of what these are."""
     return {
+        kind: text_or_none(finding.finding_kind or None),
         "Reason": text(finding.reason),
         "Measured": number_or_none(finding.measured),
         "Threshold": number_or_none(finding.threshold),
@@ -29,10 +31,13 @@ def finding_columns(finding: Finding, *, cost: str = "Cost") -> "dict[str, Attri
         "Advice": text_or_none(finding.advice),
         cost: text_or_none(finding.cost),
         "Episodes": _episodes_value(finding.episodes),
+        "Facts": facts_value(finding.facts),
     }
 
 
-def finding_of_columns(columns: Columns, *, rule: str, node: str | None, cost: str = "Cost") -> Finding:
+def finding_of_columns(
+    columns: Columns, *, rule: str, node: str | None, cost: str = "Cost", kind: str = "Kind"
+) -> Finding:
     """Read a finding of ``rule`` on ``node``."""
     return Finding(
         rule=rule,
@@ -44,6 +49,8 @@ def finding_of_columns(columns: Columns, *, rule: str, node: str | None, cost: s
         advice=columns.text_or_none("Advice"),
         cost=columns.text_or_none(cost),
         episodes=_episodes_of(columns, "Episodes"),
+        finding_kind=columns.text_or_none(kind) or "",
+        facts=facts_of(columns, "Facts"),
     )
 
 
@@ -54,8 +61,8 @@ def _episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
     return maps(
         present(
             {
-                "Start": number(each.start),
-                "End": number_or_none(each.end),
+                "Start": text(iso_from_epoch(each.start)),
+                "End": None if each.end is None else text(iso_from_epoch(each.end)),
                 "Nodes": text_list(each.nodes) if each.nodes else None,
                 "Gpus": text_list(each.gpus) if each.gpus else None,
                 "Measured": number_or_none(each.measured),
@@ -72,8 +79,8 @@ def _episodes_of(columns: Columns, name: str) -> tuple[Episode, ...]:
     """Read episodes; an item of a version that kept none has none."""
     return tuple(
         Episode(
-            start=each.real("Start"),
-            end=each.real_or_none("End"),
+            start=each.made("Start", epoch_from_iso),
+            end=each.made_or_none("End", epoch_from_iso),
             nodes=each.text_list("Nodes"),
             gpus=each.text_list("Gpus"),
             measured=each.real_or_none("Measured"),

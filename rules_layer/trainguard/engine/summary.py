@@ -4,7 +4,7 @@ Called by the tick every minute, and by the evaluator that closes a job's last s
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.assessment import Assessment, assess
@@ -56,27 +56,32 @@ class Summariser:
         self._services = services
         self._timing = timing
 
-    def summarise(self, job: JobRecord) -> Summary:
+    def summarise(self, job: JobRecord, described: Callable[[], JobRecord] | None = None) -> Summary:
         """Write the job's rows, start fires of the whole job, and finish it when it is closing and all has closed.
 
-        Raises StateConflictError when other writers of ``*#job`` were first four times.
+        ``described`` asks what the job is now. It is asked before a rule over the whole job fires: what such a rule
+        takes for a fault may be the job's end, of which no event came. Raises StateConflictError when other writers of
+        ``*#job`` were first four times.
         """
         for attempt in range(1, ATTEMPTS):
             try:
-                return self._attempt(job)
+                return self._attempt(job, described)
             except StateConflictError:
                 self._timing.pause(attempt)
-        return self._attempt(job)
+        return self._attempt(job, described)
 
-    def _attempt(self, job: JobRecord) -> Summary:
+    def _attempt(self, job: JobRecord, described: Callable[[], JobRecord] | None) -> Summary:
         plan = replace(self._families.plan(job), detailed=False)
-        streams = self._families.open(job.job, plan, items_of(job, self._services.nodes))
+        records = items_of(job, self._services.nodes)
+        now = self._timing.now()
+        streams = self._watched(job, plan, records, now)
         for record in streams.records.values():
             self._drain(record, job)
-        now = self._timing.now()
-        watch(streams, now)
         failed_before = _failed(streams)
         assessment = assess(job, plan, streams, now=now)
+        if assessment.fires and described is not None and (known := described()) != job:
+            streams = self._watched(job, plan, records, now)
+            assessment = assess(known, plan, streams, now=now)
         case = assessment.case
         diagnosis = diagnose(case)
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
@@ -110,6 +115,11 @@ class Summariser:
         if finished:
             self._finish(job, report, context.expires_at)
         return Summary(streams, assessment, finished)
+
+    def _watched(self, job: JobRecord, plan: RulePlan, records: Sequence[NodeRecord], now: float) -> JobStreams:
+        streams = self._families.open(job.job, plan, records)
+        watch(streams, now)
+        return streams
 
     def _still_to_come(self, job: JobRecord, streams: JobStreams, now: float) -> bool:
         """Whether streams that were asked to close have not answered; data after the end wait for nobody."""
@@ -175,8 +185,7 @@ def due_rows(
     A row is due when its status changed, people were alerted anew or are told something, and as often as
     `publish_every_s` says. When the job is finished all are, each judged as far as the job goes.
     """
-    if not finished:
-        rows = as_known(rows, verdicts, streams)
+    rows = _final(rows, streams) if finished else as_known(rows, verdicts, streams)
     told = {entry.finding.rule for entry in news}
     alerted = {verdict.rule: verdict.history.alerted for verdict in verdicts}
     due = []
@@ -207,6 +216,17 @@ def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobS
         marks = [mark for mark in (watermark_s, streams.state.watermark_s.get(row.rule)) if mark is not None]
         published.append(replace(row, evaluated_through=max(marks, default=None)))
     return published
+
+
+def _final(rows: Sequence[RuleRow], streams: JobStreams) -> list[RuleRow]:
+    """Return the rows of a finished job. One that a clock has judged further than the data go stands where it stood."""
+    marks = streams.state.watermark_s
+    return [
+        replace(row, evaluated_through=max((row.evaluated_through, marks[row.rule])))
+        if row.evaluated_through is not None and row.rule in marks
+        else row
+        for row in rows
+    ]
 
 
 def _due(state: JobState, name: str, said: str, now: float, *, every_s: float, anyway: bool = False) -> bool:
@@ -242,11 +262,11 @@ def missing_streams(job: JobRecord, streams: JobStreams, families: Families) -> 
 
 
 def watch(streams: JobStreams, now: float) -> None:
-    """Take note since when each node's item has not changed, and since when a job has none."""
+    """Take note since when each stream's unit has written nothing, and since when a job has no stream."""
     watched = streams.state.watched
     if not streams.records:
         watched.setdefault(streams.own.key.node_kind, Watched(0, now))
-    for key, record in streams.records.items():
-        known = watched.get(key.node_kind)
-        if known is None or known.version != record.version:
-            watched[key.node_kind] = Watched(record.version, now)
+    for key in streams.records:
+        known, mark = watched.get(key.node_kind), streams.mark_of(key)
+        if known is None or known.mark != mark:
+            watched[key.node_kind] = Watched(mark, now)

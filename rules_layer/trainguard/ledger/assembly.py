@@ -203,9 +203,9 @@ def _set_aside(ledger: NodeLedger, use: GpuTime) -> FloatArray:
     What a process waits for holds the GPUs up that it uses, and no other.
     """
     aside = ledger.amounts[[*_OPEN, ROWS[Bucket.COMPUTE]]].sum(axis=0) * (_unused(use) / max(len(use.gpus), 1))
-    aside = np.minimum(aside, ledger.of(Bucket.IDLE))
-    ledger.of(Bucket.IDLE)[:] -= aside
-    return aside
+    taken: FloatArray = np.minimum(aside, ledger.of(Bucket.IDLE))
+    ledger.of(Bucket.IDLE)[:] -= taken
+    return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +261,7 @@ def _undone_in(evaluation: _Waits, ledger: NodeLedger, samples: _Samples) -> dic
     inside = (place >= 0) & (place < count)
 
     def by_step(row: int) -> FloatArray:
-        sums: FloatArray = np.bincount(place[inside], weights=ledger.amounts[row, inside], minlength=count)
-        return sums
+        return _sums(place[inside], ledger.amounts[row, inside], count)
 
     rows = {row: by_step(row) for row in evaluation.rows}
     total = by_step(ROWS[Bucket.COMPUTE]) + sum(rows.values())
@@ -299,7 +298,7 @@ def _take(ledger: NodeLedger, bucket: Bucket, waits: _Waits, samples: _Samples) 
             np.concatenate([np.floor(mine / width), np.floor(theirs / width)]), return_inverse=True
         )
         cells, places = inverse[: mine.size], inverse[mine.size :]
-        in_block = np.bincount(places, weights=wanted, minlength=blocks.size)
+        in_block = _sums(places, wanted, blocks.size)
         left = in_block
         for row in waits.rows:
             left = left - _take_from(ledger, row, bucket, cells, left)
@@ -313,7 +312,7 @@ def _take(ledger: NodeLedger, bucket: Bucket, waits: _Waits, samples: _Samples) 
 
 def _take_from(ledger: NodeLedger, row: int, bucket: Bucket, cells: IntArray, wanted: FloatArray) -> FloatArray:
     """Take up to ``wanted``, by block, from a row, as large a part of each cell of a block; return what was taken."""
-    there = np.bincount(cells, weights=ledger.amounts[row], minlength=wanted.size)
+    there = _sums(cells, ledger.amounts[row], wanted.size)
     part = np.divide(np.minimum(wanted, there), there, out=np.zeros_like(there), where=there > 0.0)
     moved = ledger.amounts[row] * part[cells]
     ledger.amounts[row] -= moved
@@ -360,6 +359,11 @@ def _in_steps(ledger: NodeLedger, steps: StepTime | None) -> FloatArray:
     covered = np.diff(np.interp(ledger.edges, edges, totals))
     share: FloatArray = np.clip(covered / np.maximum(np.diff(ledger.edges), 1e-9), 0.0, 1.0)
     return share
+
+
+def _sums(places: IntArray, values: FloatArray, count: int) -> FloatArray:
+    """Return the sum of the values at each of ``count`` places, float64[count]."""
+    return np.bincount(places, weights=values, minlength=count).astype(np.float64)
 
 
 def _middles(edges: FloatArray) -> FloatArray:

@@ -52,8 +52,17 @@ class Bucket(StrEnum):
     """What is left."""
 
 
-PRODUCTIVE = frozenset({Bucket.COMPUTE})
-LOST = tuple(bucket for bucket in Bucket if bucket not in PRODUCTIVE)
+LOST_AT_WORK = (
+    Bucket.IDLE,
+    Bucket.UNEXPLAINED,
+    Bucket.HOST,
+    Bucket.DATA,
+    Bucket.PEERS,
+    Bucket.COMMUNICATION,
+    Bucket.CHECKPOINT,
+    Bucket.EVALUATION,
+)
+"""What low GPUs lose while the job works, whatever the reason: a finding without one takes from all of it."""
 
 ROWS = {bucket: row for row, bucket in enumerate(Bucket)}
 """The row of each bucket in the arrays of a ledger."""

@@ -99,9 +99,9 @@ class Remaining:
         total = float(part.sum())
         if total <= 0.0 or limit <= 0.0:
             return None
-        part = part * min(1.0, limit / total)
-        self.amounts[row] -= part
-        return part
+        taken: FloatArray = part * min(1.0, limit / total)
+        self.amounts[row] -= taken
+        return taken
 
     def _charge(self, gpus: Sequence[str], seconds: float) -> None:
         """Take claimed seconds from the lost time of the GPUs that were named, in proportion."""

@@ -41,7 +41,7 @@ def _report(said: RuleSteps) -> dict[str, Any]:
         "tensor": None if shown is None else shown.tensor,
         "value": None if shown is None else _finite(shown.value),
         "threshold": None if shown is None else _finite(shown.threshold),
-        "reason": said.result.reason if state.first is None else state.first.reason,
+        "reason": said.result.reason if state.first is None else said.rule.said(state.first),
         "parameters": {name: value for name, value in said.parameters.items() if name not in UNSHOWN},
     }
 

@@ -8,7 +8,7 @@ from trainguard.finding import severity_rank
 from trainguard.kernels.findings.finding import FAMILY
 from trainguard.kernels.listing.entries import KernelList, ListedProfile
 from trainguard.links import kernel_page_link
-from trainguard.records import Status
+from trainguard.records import RuleRow, Status
 from trainguard.report.fleet_document import FleetKernels, FleetReport
 from trainguard.report.fleet_facts import JobFacts, has_fired
 from trainguard.rules.kernels.capture_rule import FRAMEWORK, GAIN_SHARE, TRACES
@@ -42,8 +42,8 @@ def _of_job(facts: JobFacts) -> FleetKernels:
     known = [row.finding.severity for row in fired if row.finding.severity is not None]
     rows = [row for rule, row in facts.rules.items() if _judged(facts, rule)]
     newest = max(rows, key=lambda row: row.evaluated_through or 0.0)
-    framework, traces = newest.about.get(FRAMEWORK), newest.about.get(TRACES)
-    gains = [gain for row in rows if isinstance(gain := row.about.get(GAIN_SHARE), int | float)]
+    framework, traces = _fact(newest, FRAMEWORK), _fact(newest, TRACES)
+    gains = [gain for row in rows if isinstance(gain := _fact(row, GAIN_SHARE), int | float)]
     return FleetKernels(
         job=job.job,
         status=job.status.value,
@@ -55,6 +55,10 @@ def _of_job(facts: JobFacts) -> FleetKernels:
         gain_share=max(gains, default=None),
         page=kernel_page_link(job=job.job, arn=job.arn, bucket=job.bucket, prefix=job.prefix),
     )
+
+
+def _fact(row: RuleRow, name: str) -> float | int | str | None:
+    return next((fact.value for fact in row.finding.facts if fact.name == name), None)
 
 
 def _of_folder(profile: ListedProfile) -> FleetKernels:

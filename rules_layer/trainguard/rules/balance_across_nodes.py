@@ -35,6 +35,7 @@ from trainguard.rules.protocol import JobRule
 from trainguard.rules.rule_inputs import JobView, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.warm_up import lacks_utilization
 from trainguard.telemetry.snapshots import IntArray
 
 NEVER_USED_S = 1_200.0
@@ -61,8 +62,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
         ]
         parted = [each.system for each in view.nodes.values() if each.system is not None and each.system.mig_names]
         if parted and not loads:
-            whose = Fact(name="gpus", value=0, unit="GPUs", node=parted[0].node)
-            return RuleResult.of(text, Status.NOT_APPLICABLE, LoadBalancingKind.PARTITIONED, (whose,))
+            return lacks_utilization(parted[0])
         if len(loads) <= 1:
             number = Fact(name="nodes", value=len(loads), unit="nodes")
             return RuleResult.of(text, Status.NOT_APPLICABLE, LoadBalancingKind.NO_OTHER_NODE, (number,))

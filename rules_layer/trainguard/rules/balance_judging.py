@@ -27,6 +27,7 @@ from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
 from trainguard.rules.units import points_in
+from trainguard.rules.warm_up import never_active
 from trainguard.rules.windowing import PatienceParameters
 from trainguard.telemetry.snapshots import BoolArray
 
@@ -169,16 +170,14 @@ def progress_of(view: NodeView, points: int, parameters: LoadBalancingParameters
 def warming_up(view: NodeView, points: int, parameters: LoadBalancingParameters, details: NodeDetails) -> RuleResult:
     """Say how far a node is from the comparison that comes next."""
     needed = _least_needed(view, points, parameters)
-    facts = (
+    facts: tuple[Fact, ...] = (
         Fact(name="points", value=points, unit="points", node=view.node, threshold=float(needed)),
         Fact(name="sampling_interval", value=view.interval_s, unit="s", node=view.node),
         Fact(name="time_left", value=max(needed - points, 0) * view.interval_s, unit="s", node=view.node),
     )
-    kind = LoadBalancingKind.TOO_SHORT if view.closed else LoadBalancingKind.WARMING_UP
+    kind: str = LoadBalancingKind.TOO_FEW if view.closed else LoadBalancingKind.COLLECTING
     if view.first_active_at is None:
-        idle = Fact(name="idle_time", value=view.idle_run_s, unit="s", node=view.node)
-        kind = LoadBalancingKind.STARTING_UP if view.ever_active.any() else LoadBalancingKind.NEVER_ACTIVE
-        facts = (idle, *facts)
+        kind, facts = never_active(view)
     return RuleResult.of(
         text,
         Status.WARMING_UP,

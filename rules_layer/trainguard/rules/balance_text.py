@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from trainguard.finding import Fact, clock_times
 from trainguard.rules.units import show_duration, show_number, show_percent, show_percentage_points
+from trainguard.rules.warm_up import undecided
 from trainguard.rules.words import FactSheet, Words
 from trainguard.timestamps import iso_time
 
@@ -38,14 +39,10 @@ class LoadBalancingKind(StrEnum):
     EVEN = "even"
     NOT_STEADY = "not_steady"
     BY_CHANCE = "by_chance"
-    WARMING_UP = "warming_up"
-    TOO_SHORT = "too_short"
-    STARTING_UP = "starting_up"
-    NEVER_ACTIVE = "never_active"
-    NO_SAMPLES = "no_samples"
+    COLLECTING = "collecting_points"
+    TOO_FEW = "too_few_points"
     NO_PEER = "no_peer"
     NO_OTHER_NODE = "no_other_node"
-    PARTITIONED = "partitioned"
 
 
 _GAPS = {
@@ -59,6 +56,9 @@ _GAPS = {
 
 def text(sheet: FactSheet) -> Words:
     """Put a judgement of GPUs, or nodes, against each other into words."""
+    missing = undecided(sheet)
+    if missing is not None:
+        return missing
     kind = LoadBalancingKind(sheet.kind)
     if kind in _GAPS:
         reason = f"{_stopped(sheet) if kind is LoadBalancingKind.STOPPED else ''}{_gap(sheet)}{_GAPS[kind]}."
@@ -67,7 +67,7 @@ def text(sheet: FactSheet) -> Words:
     else:
         return Words(_without_verdict(sheet, kind))
     if kind is LoadBalancingKind.STOPPED:
-        return Words(reason, _advice_on_stopped(sheet), f"{sheet['mean_utilization_at_work'].device} stopped working")
+        return Words(reason, _advice_on_stopped(sheet), f"{_side(sheet['mean_utilization_at_work'])} stopped working")
     if kind not in {LoadBalancingKind.APART, LoadBalancingKind.BEHIND}:
         return Words(reason)
     sides = "GPUs" if sheet["mean_utilization_at_work"].device else "nodes"
@@ -75,28 +75,16 @@ def text(sheet: FactSheet) -> Words:
 
 
 def _without_verdict(sheet: FactSheet, kind: LoadBalancingKind) -> str:
-    where = sheet.facts[0].node
-    number = sheet.facts[0].value
     if kind is LoadBalancingKind.NO_OTHER_NODE:
-        return f"The job has {'no node' if number == 0 else 'only one node'} with GPUs, and so none to compare."
-    return {
-        LoadBalancingKind.NO_SAMPLES: f"No system metrics of {where} yet.",
-        LoadBalancingKind.PARTITIONED: f"The GPUs of {where} are partitioned (MIG), so utilization is not measured.",
-        LoadBalancingKind.NO_PEER: f"{where} has {'no' if number == 0 else 'only one'} GPU, and so none to compare.",
-        LoadBalancingKind.STARTING_UP: f"{where} has not finished its start-up.",
-        LoadBalancingKind.NEVER_ACTIVE: (
-            f"No GPU of {where} has been active in the {show_duration(float(number))} since its first sample."
-        )
-        if kind is LoadBalancingKind.NEVER_ACTIVE
-        else "",
-    }.get(kind) or _warming_up(sheet, kind)
-
-
-def _warming_up(sheet: FactSheet, kind: LoadBalancingKind) -> str:
+        nodes = "only one node" if sheet["nodes"].value else "no node"
+        return f"the job has {nodes} with GPUs, and so none to compare."
+    if kind is LoadBalancingKind.NO_PEER:
+        gpus = sheet["gpus"]
+        return f"{gpus.node} has {'only one GPU' if gpus.value else 'no GPU'}, and so none to compare."
     points, interval_s = sheet["points"], sheet.number("sampling_interval")
     needed = int(points.threshold or 0)
     reason = f"{points.node} has {points.value:,} of the {needed:,} points that a comparison takes"
-    if kind is LoadBalancingKind.TOO_SHORT:
+    if kind is LoadBalancingKind.TOO_FEW:
         return f"{reason}; its stream has ended, too early for a verdict."
     reason += f"; about {show_duration(sheet.number('time_left'))} left"
     slow = needed * interval_s > LONG_WAIT_S

@@ -79,7 +79,7 @@ SPEC = RuleSpec(
     explains=(LOW_GPUS,),
     seen_with=(LOW_GPUS,),
     text=text,
-    claims={"": (Bucket.UNEXPLAINED, Bucket.IDLE)},
+    claims={"": (Bucket.UNEXPLAINED, Bucket.HOST, Bucket.IDLE)},
     details=BatchDetails,
     chart_lines=(
         ChartLine("utilization", "gpu_threshold_p95", "p95"),

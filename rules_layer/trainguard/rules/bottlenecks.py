@@ -21,6 +21,7 @@ from trainguard.finding import Fact, Progress
 from trainguard.records import Status
 from trainguard.rules.bottleneck_counts import (
     GOOD_GPUS,
+    HUNDREDTHS,
     RECENT_MINUTES,
     Cores,
     Counted,
@@ -37,7 +38,7 @@ from trainguard.rules.parameter_help import PATIENCE_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.symptoms import LOW_GPUS, SLOW_STEPS, SMALL_WORK
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS, SLOW_STEPS, SMALL_WORK
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_collected, node_fact, warming_up
 from trainguard.rules.windowing import PatienceParameters, SampledRule
@@ -76,7 +77,7 @@ BOTTLENECK_HELP: Mapping[str, ParameterHelp] = {
 }
 BOTTLENECKED_SHARE = Measure("bottlenecked points of the judged ones", "%")
 SLOW_SHARE = Measure("points in slow minutes of the judged ones", "%")
-EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS)
+EXPLAINED = (LOW_GPUS, SMALL_WORK, SLOW_STEPS, DATA_WAITS)
 SECTION = "trainguard.report.html.sections.bottlenecks:blocks"
 
 P = TypeVar("P", bound=BottleneckParameters)
@@ -227,18 +228,12 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         if not by_points:
             yield from core_facts(_total(kept, slow), self.series, view, newest=bool(slow))
             return
-        yield node_fact(
-            "gpus_low",
-            parameters.gpu_fraction,
-            view,
-            unit="share",
-            series="GPUUtilization",
-            threshold=parameters.gpu_threshold,
-        )
+        yield node_fact("gpus_low", parameters.gpu_fraction, view, unit="share", series="GPUUtilization")
+        yield node_fact("low_limit", parameters.gpu_threshold, view, unit="%", series="GPUUtilization")
         core, limit = kept.newest[-1].peak if kept.newest else 0.0, self.limit(parameters)
         yield node_fact("core_limit", core, view, unit="%", series=self.series.name, threshold=limit)
         if kept.bottlenecked:
-            level = kept.level / kept.bottlenecked
+            level = kept.level / HUNDREDTHS / kept.bottlenecked
             yield node_fact(f"{self.series.level}_found", level, view, unit="%", series=self.series.name)
 
 

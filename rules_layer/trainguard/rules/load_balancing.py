@@ -40,6 +40,7 @@ from trainguard.rules.protocol import SystemRule
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.warm_up import lacks_utilization, waiting
 from trainguard.telemetry.snapshots import BoolArray
 
 
@@ -128,14 +129,14 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
 
 def _unfit(view: NodeView) -> RuleResult | None:
     """Return why a node cannot be judged; None where it can."""
-    number = Fact(name="gpus", value=len(view.gpu_names), unit="GPUs", node=view.node)
     if view.watermark_s is None:
-        return RuleResult.of(text, Status.WAITING_FOR_DATA, LoadBalancingKind.NO_SAMPLES, (number,))
+        return waiting(view)
     if len(view.gpu_names) > 1:
         return None
-    parted = view.mig_names and not view.gpu_names
-    kind = LoadBalancingKind.PARTITIONED if parted else LoadBalancingKind.NO_PEER
-    return RuleResult.of(text, Status.NOT_APPLICABLE, kind, (number,))
+    if view.mig_names and not view.gpu_names:
+        return lacks_utilization(view)
+    number = Fact(name="gpus", value=len(view.gpu_names), unit="GPUs", node=view.node)
+    return RuleResult.of(text, Status.NOT_APPLICABLE, LoadBalancingKind.NO_PEER, (number,))
 
 
 def _wasted_on(state: BalanceWindow, view: NodeView, compared: Comparison | None) -> float | None:

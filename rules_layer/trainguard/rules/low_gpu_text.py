@@ -19,7 +19,11 @@ NAMES: Mapping[str, str] = {
     Kind.NEARLY_IDLE: "nearly idle",
     Kind.HARDLY_USED: "under-used",
 }
-_DONE = {Kind.NEVER_USED: "were never used", Kind.STOPPED: "stopped working", Kind.NEARLY_IDLE: "were nearly idle"}
+_DONE: Mapping[str, str] = {
+    Kind.NEVER_USED: "were never used",
+    Kind.STOPPED: "stopped working",
+    Kind.NEARLY_IDLE: "were nearly idle",
+}
 HOLDING_SUFFIX = ", memory held"
 
 

@@ -8,16 +8,18 @@ beyond the threshold: a first step that is a little late costs a little.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from trainguard.finding import Fact, Progress
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.loader_series import LoaderState
+from trainguard.rules.max_initialization_text import MaxInitializationKind, text
 from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, SYSTEM, Loss, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, UNUSED_NODE
-from trainguard.rules.units import show_duration, show_number
 
 UNSEEN_STEP_GRACE_S = 360.0
 """How much longer an unseen step is waited for.
@@ -30,7 +32,6 @@ RESTART_S = 300.0
 """Samples that are missing for a shorter time are no restart: another instance takes minutes to come up."""
 
 CLEAR_AFTER_S = 180.0
-START, RESTART = "training start", "restart of the job"
 
 
 class MaxInitializationTimeParameters(RuleParameters, frozen=True, kw_only=True):
@@ -63,7 +64,10 @@ SPEC = RuleSpec(
     managed_parameters=("threshold",),
     inputs=SYSTEM | FRAMEWORK,
     explains=(LOW_GPUS, UNUSED_NODE),
-    clause="the first training step came too late",
+    text=text,
+    claims=dict.fromkeys(
+        (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.DOUBTED), (Bucket.START_UP,)
+    ),
     loss_from_now=_loss_from_now,
     details=Initialization,
     section="trainguard.report.html.sections.max_initialization_time:blocks",
@@ -84,15 +88,11 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
     def judge(self, view: JobView, parameters: MaxInitializationTimeParameters) -> RuleResult:
         """Compare each start's first step, or the watermark while no step was seen, with that start."""
         if not (view.framework_expected or view.framework_seen):
-            return RuleResult(
-                Status.NOT_APPLICABLE,
-                "the job writes no framework metrics: none are configured and none were seen, so its first step is "
-                "unknown.",
-            )
+            return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.NO_FRAMEWORK_METRICS)
         if view.started_at is None:
-            return RuleResult(Status.WAITING_FOR_DATA, "neither the training start nor a first sample is known yet.")
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_START)
         if view.first_step_at is None and view.system_through is None:
-            return RuleResult(Status.WAITING_FOR_DATA, "neither a sample nor a step was seen yet.")
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, MaxInitializationKind.NO_DATA)
         if view.first_step_at is None:
             trained_s = max((min(_worked_s(each), _fetched_s(each)) for each in view.nodes.values()), default=0.0)
             if trained_s > UNSEEN_STEP_GRACE_S:
@@ -106,11 +106,8 @@ class MaxInitializationTime(JobRule[MaxInitializationTimeParameters]):
 
 def _without_steps(trained_s: float) -> RuleResult:
     """Say that a job that trains cannot be judged by steps that it does not write."""
-    return RuleResult(
-        Status.NOT_APPLICABLE,
-        "the job's framework metrics have no steps: GPUs have worked and data loaders fetched for "
-        f"{show_duration(trained_s)} without one, so its first step is unknown.",
-    )
+    trained = Fact(name="time_at_work", value=trained_s, unit="s")
+    return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.WITHOUT_STEPS, (trained,))
 
 
 def _worked_s(facts: NodeFacts) -> float:
@@ -128,11 +125,11 @@ def _fetched_s(facts: NodeFacts) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A start of the job, called ``name`` in a sentence, and its first step, None as long as none was seen."""
+    """A start of the job, or a restart of it, and its first step, None as long as none was seen."""
 
     at: float
-    name: str
     step_at: float | None
+    is_restart: bool = False
 
 
 def _starts(view: JobView, started_at: float) -> list[_Start]:
@@ -143,10 +140,10 @@ def _starts(view: JobView, started_at: float) -> list[_Start]:
     restarts = [end for begin, end in view.interruptions if end > started_at and end - begin >= RESTART_S]
     first_step_at = view.first_step_at
     before = [at for at in restarts if first_step_at is None or at <= first_step_at]
-    starts = [_Start(before[-1], RESTART, first_step_at) if before else _Start(started_at, START, first_step_at)]
+    starts = [_Start(before[-1], first_step_at, is_restart=True) if before else _Start(started_at, first_step_at)]
     if len(restarts) > len(before):
         steps = [max(start, restarts[-1]) for start, end in view.step_runs if end > restarts[-1]]
-        starts.append(_Start(restarts[-1], RESTART, min(steps, default=None)))
+        starts.append(_Start(restarts[-1], min(steps, default=None), is_restart=True))
     return starts
 
 
@@ -155,16 +152,11 @@ def _judge_start(
 ) -> RuleResult:
     """Judge one start; ``elapsed_s`` is the time since the training start, of which a part may be lost."""
     if start.step_at is not None:
-        return _judge_first_step(start.step_at - start.at, elapsed_s, parameters, start.name)
-    waited_s = (view.system_through or start.at) - start.at
-    absence = _judge_absence(waited_s, elapsed_s, view.closed, parameters, start.name)
-    if absence.status is Status.OK and not view.framework_seen:
-        reason = "the job has ended and wrote no framework metrics, so its first step is unknown."
-        return RuleResult(Status.NOT_APPLICABLE, reason)
+        return _judge_first_step(start, start.step_at, elapsed_s, parameters)
+    end = max(view.system_through or start.at, start.at)
     worked_s = max(map(_worked_s, view.nodes.values()), default=0.0)
-    if absence.status is Status.FIRED and view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S:
-        return _doubted(absence, worked_s)
-    return absence
+    at_work = view.first_step_at is None and worked_s > UNSEEN_STEP_GRACE_S
+    return _judge_absence(start, end, view, parameters, worked_s if at_work else 0.0)
 
 
 def _since(result: RuleResult, start: _Start) -> RuleResult:
@@ -180,20 +172,22 @@ def _gravity(result: RuleResult) -> tuple[bool, bool, float]:
 
 
 def _judge_first_step(
-    after_s: float, elapsed_s: float, parameters: MaxInitializationTimeParameters, start: str
+    start: _Start, step_at: float, elapsed_s: float, parameters: MaxInitializationTimeParameters
 ) -> RuleResult:
-    after_s = max(after_s, 0.0)
+    step_at = max(step_at, start.at)
+    after_s = step_at - start.at
     over_s = after_s - parameters.threshold * 60.0
     late = over_s > 0.0
     lost = over_s / max(elapsed_s, after_s) if late else None
-    allowed = f"threshold {show_number(parameters.threshold)} min"
-    return RuleResult(
+    return RuleResult.of(
+        text,
         Status.FIRED if late else Status.OK,
-        f"the first step began {show_duration(after_s)} after the {start} ({allowed}).",
+        MaxInitializationKind.LATE if late else MaxInitializationKind.IN_TIME,
+        _facts(start, step_at, parameters),
         measured=after_s / 60.0,
         threshold=parameters.threshold,
         data_points=1,
-        advice=_advice(over_s) if late else None,
+        progress=_progress(after_s, parameters),
         affected_share=lost,
         wasted_share=lost,
         details=Initialization(after_s, step_seen=True),
@@ -201,55 +195,60 @@ def _judge_first_step(
 
 
 def _judge_absence(
-    waited_s: float, elapsed_s: float, closed: bool, parameters: MaxInitializationTimeParameters, start: str
+    start: _Start, end: float, view: JobView, parameters: MaxInitializationTimeParameters, worked_s: float
 ) -> RuleResult:
-    """Judge a start without a step; once every stream has ended nothing can arrive late and no grace is due."""
-    grace_s = 0.0 if closed else UNSEEN_STEP_GRACE_S
-    threshold_s = parameters.threshold * 60.0
-    over_s = waited_s - threshold_s
+    """Judge a start without a step by ``end``, epoch seconds; once every stream has ended no grace is due.
+
+    A step that was never seen is told from one that never was by ``worked_s``, for how many seconds GPUs have worked:
+    while they do, no time may be lost at all.
+    """
+    grace_s = 0.0 if view.closed else UNSEEN_STEP_GRACE_S
+    waited_s, threshold_s = end - start.at, parameters.threshold * 60.0
+    over_s, elapsed_s = waited_s - threshold_s, end - (view.started_at or start.at)
     late = over_s > grace_s
-    lost = over_s / elapsed_s if late else None
-    allowed = f"threshold {show_number(parameters.threshold)} min"
+    if not late and view.closed and not view.framework_seen:
+        return RuleResult.of(text, Status.NOT_APPLICABLE, MaxInitializationKind.ENDED_WITHOUT_METRICS)
+    facts = _facts(start, end, parameters)
     if late:
-        status = Status.FIRED
-        reason = f"no step was seen in the {show_duration(waited_s)} since the {start} ({allowed})."
-    elif closed:
-        status = Status.OK
-        reason = f"the job ended {show_duration(waited_s)} after the {start} without a step ({allowed})."
+        status, kind = Status.FIRED, MaxInitializationKind.DOUBTED if worked_s else MaxInitializationKind.NO_STEP
+    elif view.closed:
+        status, kind = Status.OK, MaxInitializationKind.ENDED_BEFORE
     else:
-        status = Status.WARMING_UP
-        reason = (
-            f"no step was seen in the {show_duration(waited_s)} since the {start}; judged after "
-            f"{show_duration(threshold_s + grace_s)}, which is the {allowed} and {show_number(grace_s / 60.0)} min "
-            "in which a step may still arrive."
-        )
-    return RuleResult(
+        status, kind = Status.WARMING_UP, MaxInitializationKind.WARMING_UP
+        facts = (*facts, Fact(name="grace", value=grace_s, unit="s"))
+    if kind is MaxInitializationKind.DOUBTED:
+        facts = (*facts, Fact(name="time_at_work", value=worked_s, unit="s"))
+    lost = over_s / elapsed_s if late else None
+    return RuleResult.of(
+        text,
         status,
-        reason,
+        kind,
+        facts,
         measured=waited_s / 60.0,
         threshold=parameters.threshold,
-        advice=_advice(over_s) if late else None,
+        progress=_progress(waited_s, parameters),
         affected_share=lost,
-        wasted_share=lost,
+        wasted_share=None if kind is MaxInitializationKind.DOUBTED else lost,
         near=status is Status.WARMING_UP,
         details=Initialization(waited_s, step_seen=False),
     )
 
 
-def _doubted(absence: RuleResult, worked_s: float) -> RuleResult:
-    """Tell a step that was never seen from one that never was: while GPUs work, no time may be lost at all."""
-    worked = show_duration(worked_s)
-    return replace(
-        absence,
-        reason=f"{absence.reason.removesuffix('.')}, but GPUs have worked for {worked}.",
-        advice=f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one "
-        "rather train than initialize. If they do not train, shorten what they do before the first step.",
-        wasted_share=None,
-    )
+def _progress(waited_s: float, parameters: MaxInitializationTimeParameters) -> Progress:
+    return Progress(seen=int(waited_s), needed=round(parameters.threshold * 60.0), counts="seconds")
 
 
-def _advice(over_s: float) -> str:
-    return (
-        f"Shorten what comes before the first step by at least {show_duration(over_s)}: stream the data set (FastFile "
-        "or Pipe mode) instead of copying it, build dependencies into the image, compile or cache models ahead."
+def _facts(start: _Start, end: float, parameters: MaxInitializationTimeParameters) -> tuple[Fact, ...]:
+    """Return the time from a start to its first step, or to as far as is known; ``end`` is epoch seconds."""
+    limit = parameters.threshold * 60.0
+    waited = Fact(
+        name="time_to_first_step" if start.step_at is not None else "time_without_step",
+        value=end - start.at,
+        unit="s",
+        start=start.at,
+        end=end,
+        threshold=limit,
     )
+    began = Fact(name="restarted_at" if start.is_restart else "started_at", value=start.at, unit="time")
+    over = Fact(name="time_over", value=max(end - start.at - limit, 0.0), unit="s")
+    return waited, began, over

@@ -57,9 +57,8 @@ class RuleResult:
     ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made of
     these alone, by the rule's own text. ``clause`` is what was found in a few words. ``found`` are the words of a
     finding that is over, beside those of now; the engine sets them. ``progress`` is how far its patience is, in every
-    status. ``about`` are a few words and numbers on what was judged; the row of the rule keeps them.
-    ``needs_longer`` says, of a judgement that is none yet, that a job as short cannot have what the rule looks for: it
-    leaves no doubt that the job is healthy.
+    status. ``needs_longer`` says, of a judgement that is none yet, that a job as short cannot have what the rule looks
+    for: it leaves no doubt that the job is healthy.
     """
 
     status: Status
@@ -90,7 +89,6 @@ class RuleResult:
     facts: tuple[Fact, ...] = ()
     clause: str = ""
     found: Words | None = None
-    about: Mapping[str, float | int | str | None] = field(default_factory=dict)
     needs_longer: bool = False
 
     @classmethod

@@ -10,7 +10,8 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from trainguard.finding import Progress
+from trainguard.finding import Fact, Progress
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.parameter_help import ParameterHelp
@@ -19,8 +20,8 @@ from trainguard.rules.rank_pace import BLOCK_US, BLOCKS, PaceState, ProcessPace
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import FRAMEWORK, RuleSpec
+from trainguard.rules.straggler_text import StragglerKind, text
 from trainguard.rules.symptoms import LOW_GPUS
-from trainguard.rules.units import counted, show_duration, show_percent, show_step
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import BoolArray, FloatArray
 
@@ -34,7 +35,7 @@ COSTLY_SHARE = 0.1
 WAITS_SHARE = 0.5
 """A rank is slow by its data where this share of what it takes longer is waiting for data."""
 
-NAMED, MOST_SHOWN = 4, 256
+NAMED, MOST_SHOWN, MOST_FACTS = 4, 256, 12
 
 
 class StragglerParameters(RuleParameters, frozen=True, kw_only=True):
@@ -76,7 +77,8 @@ SPEC = RuleSpec(
     },
     inputs=FRAMEWORK,
     explains=(LOW_GPUS,),
-    clause="a rank was slower than its peers, which waited for it",
+    text=text,
+    claims={StragglerKind.SLOW: (Bucket.PEERS, Bucket.IDLE, Bucket.UNEXPLAINED)},
     details=StragglerDetails,
     section="trainguard.report.html.sections.collected:stragglers",
 )
@@ -103,31 +105,37 @@ class Straggler(JoinedRule[StragglerParameters, PaceState]):
         """Compare the own work of all ranks, block by block."""
         ranks = _ranks(view)
         if not view.framework_seen and not view.framework_expected:
-            return RuleResult(Status.NOT_APPLICABLE, "This job has written no framework metrics, which the rule needs.")
+            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_FRAMEWORK_METRICS)
         if len(ranks) < 2:
-            why = "the steps of fewer than two ranks have forward passes: there are no peers to compare."
-            return RuleResult(Status.NOT_APPLICABLE, why, details=StragglerDetails({}))
+            known = (Fact(name="ranks", value=len(ranks), unit="ranks"),)
+            details = StragglerDetails({})
+            return RuleResult.of(text, Status.NOT_APPLICABLE, StragglerKind.NO_PEERS, known, details=details)
         needed = min(max(-(-round(parameters.lasting_s * 1e6) // BLOCK_US), 1), BLOCKS)
         blocks = _common_blocks(ranks)[-needed:]
+        progress = Progress(seen=len(blocks), needed=needed, counts="blocks")
         if len(blocks) < needed:
-            known = f"{len(blocks)} of the {counted(needed, 'block')} of 5 min"
-            reason = f"{len(ranks)} ranks have {known} that a verdict takes."
-            return RuleResult(
-                Status.WARMING_UP, reason, progress=Progress(seen=len(blocks), needed=needed, counts="blocks")
+            return RuleResult.of(
+                text,
+                Status.WARMING_UP,
+                StragglerKind.WARMING_UP,
+                _waiting(ranks, len(blocks), needed),
+                progress=progress,
             )
         compared = _Table.of(ranks, blocks).compared(parameters.slower)
         shown = sorted(compared, key=lambda each: -each.excess)[:MOST_SHOWN] if view.detailed else []
         details = StragglerDetails({each.name: each.shown(ranks[each.name]) for each in shown})
         slow = sorted((each for each in compared if each.is_slow), key=lambda each: -each.excess)
         worst = slow[0] if slow else max(compared, key=lambda each: each.excess)
-        return RuleResult(
+        return RuleResult.of(
+            text,
             Status.FIRED if slow else Status.OK,
-            _sentence(worst, slow, ranks, needed, parameters.slower),
+            StragglerKind.SLOW if slow else StragglerKind.FINE,
+            _facts(worst, slow, ranks, (_time_of(blocks, view), parameters.slower)),
             measured=100.0 * worst.excess,
             threshold=parameters.slower,
             worst=_place(worst.name, ranks),
             data_points=sum(each.pace.whole.steps for each in ranks.values()),
-            advice=_advice(worst, slow, ranks) if slow else None,
+            progress=progress,
             wasted_share=_wasted_share(slow, ranks, view) if slow else None,
             onset=_onset(worst.name, ranks, parameters.slower) if slow else None,
             details=details,
@@ -285,40 +293,49 @@ def _slow_node(slow: list[_Compared], ranks: dict[str, _Rank]) -> str | None:
     return node if len(slow) == sum(rank.node == node for rank in ranks.values()) < len(ranks) else None
 
 
-def _sentence(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank], blocks: int, slower: float) -> str:
-    span = show_duration(blocks * BLOCK_US / 1e6)
-    own, peers = show_step(worst.own_us), show_step(worst.peers_us)
-    if not slow:
-        return (
-            f"no rank of {len(ranks)} is slower than its peers: over {span} {worst.name} has most work of its own in a "
-            f"step, {own}, of which the peers have {peers}."
-        )
-    node = _slow_node(slow, ranks)
-    who = f"every rank of {node} is slow, most of all {worst.name}" if node else f"{worst.name} is slow"
-    named = ", ".join(each.name for each in slow[:NAMED])
-    others = f", and {len(slow) - NAMED} more" if len(slow) > NAMED else ""
-    more = "" if node or len(slow) < 2 else f"; slow are {named}{others}"
-    why = ", most of it in waits for data" if worst.by_waits else ""
+def _waiting(ranks: dict[str, _Rank], blocks: int, needed: int) -> tuple[Fact, ...]:
     return (
-        f"{who}: over {span} its own work in a step takes {own}, {show_percent(100.0 * worst.excess)} longer than its "
-        f"peers' {peers} (threshold {show_percent(slower)}){why}; {_waiting(len(ranks) - len(slow))} "
-        f"for it in each step of {show_step(worst.step_us)}{more}."
+        Fact(name="ranks", value=len(ranks), unit="ranks"),
+        Fact(name="blocks", value=blocks, unit="blocks", threshold=float(needed)),
+        Fact(name="block_length", value=BLOCK_US / 1e6, unit="s"),
     )
 
 
-def _waiting(ranks: int) -> str:
-    return "1 rank waits" if ranks == 1 else f"{ranks:,} ranks wait"
+def _time_of(blocks: list[int], view: JobView) -> tuple[float, float]:
+    """Return from when to when blocks are, epoch seconds: none begins before the job."""
+    start, end = blocks[0] * BLOCK_US / 1e6, (blocks[-1] + 1) * BLOCK_US / 1e6
+    return start if view.started_at is None else max(start, min(view.started_at, end)), end
 
 
-def _advice(worst: _Compared, slow: list[_Compared], ranks: dict[str, _Rank]) -> str:
-    node = _slow_node(slow, ranks)
-    place = node or f"{worst.name} on {ranks[worst.name].node}"
+def _facts(
+    worst: _Compared,
+    slow: list[_Compared],
+    ranks: dict[str, _Rank],
+    judged: tuple[tuple[float, float], float],
+) -> tuple[Fact, ...]:
+    """Return the own work of the worst rank and of its peers, and which ranks are slow.
+
+    ``judged`` is the time that was looked at, epoch seconds, and the threshold in percent.
+    """
+    node, ((start, end), slower) = ranks[worst.name].node, judged
+
+    def fact(name: str, value: float | str, unit: str = "", threshold: float | None = None) -> Fact:
+        return Fact(name=name, value=value, unit=unit, node=node, start=start, end=end, threshold=threshold)
+
+    facts = [
+        fact("rank", worst.name),
+        fact("own_work", worst.own_us / 1e6, "s"),
+        fact("own_work_of_peers", worst.peers_us / 1e6, "s"),
+        fact("longer_than_peers", 100.0 * worst.excess, "%", slower),
+        fact("mean_step", worst.step_us / 1e6, "s"),
+        Fact(name="ranks", value=len(ranks), unit="ranks"),
+        Fact(name="ranks_affected", value=len(slow), unit="ranks"),
+    ]
+    whole_node = _slow_node(slow, ranks)
+    if whole_node is not None:
+        facts.append(Fact(name="slow_node", value=whole_node, node=whole_node))
     if worst.by_waits:
-        return (
-            f"Give {place} as much data loading as the others: compare the sizes of the ranks' shards, its loader "
-            "workers, cores and storage."
-        )
-    return (
-        f"Look at clocks, temperature and power of the GPU of {place}, and at other processes there; compare the sizes "
-        "of the ranks' batches. Replace the node if its GPUs stay slow with the same work."
-    )
+        facts.append(fact("longer_by_waits", 1))
+    if whole_node is None and len(slow) > 1:
+        facts += [Fact(name="slow_rank", value=each.name, node=ranks[each.name].node) for each in slow[:NAMED]]
+    return tuple(facts[:MOST_FACTS])

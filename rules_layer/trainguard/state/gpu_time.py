@@ -182,7 +182,7 @@ class GpuTime(msgspec.Struct, array_like=True):
         """Add N samples of which it is known for how long they stand."""
         if not times_ms.size:
             return
-        active: BoolArray = (values >= ACTIVE_PERCENT * HUNDREDTHS).any(axis=1)
+        active: BoolArray = np.logical_or.reduce(values >= ACTIVE_PERCENT * HUNDREDTHS, axis=1)
         if not self.first_ms:
             self.first_ms, self.starts_active = int(times_ms[0]), bool(active[0])
         self.last_ms = int(times_ms[-1] + covered_ms[-1])

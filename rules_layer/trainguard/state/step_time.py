@@ -86,8 +86,7 @@ class StepTime(msgspec.Struct, array_like=True):
         if numbers:
             lowest = min(numbers) if process.first_number < 0 else min(process.first_number, *numbers)
             process.first_number, process.last_number = lowest, max(process.last_number, *numbers)
-        if len(self.processes) > MOST_PROCESSES:
-            self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
+        self.processes = dict(sorted(self.processes.items())[:MOST_PROCESSES])
 
 
 def _stretches(events: FrameworkEvents) -> list[IntArray]:

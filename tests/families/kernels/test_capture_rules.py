@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from trainguard.engine.verdicts.severity import severity_of
 from trainguard.errors import TelemetryFormatError
-from trainguard.finding import Severity
+from trainguard.finding import MOST_FACTS, Fact, Severity
 from trainguard.kernels.captures.verdict import (
     MOST_BYTES,
     CaptureVerdict,
@@ -17,20 +17,26 @@ from trainguard.kernels.captures.verdict import (
     encode_verdict,
 )
 from trainguard.kernels.findings.rules import RULES
+from trainguard.kernels.findings.text import KernelKind, words
 from trainguard.records import Status
 from trainguard.rules.kernels.capture_rule import score_of
+from trainguard.rules.kernels.capture_text import text
 from trainguard.rules.kernels.names import NAMES
 from trainguard.rules.kernels.registry import KERNEL_RULES
+from trainguard.rules.words import FactSheet
 
 FOUND = RuleVerdict(
     rule="kernels/GpuGap",
     severity=Severity.MEDIUM,
-    summary="The GPU is idle for 600.0 ms at a stretch.",
+    kind=KernelKind.GPU_GAP,
+    facts=[
+        Fact(name="longest_gap", value=600.0, unit="ms", threshold=500.0),
+        Fact(name="gaps", value=2),
+    ],
     value=600.0,
     threshold=500.0,
     gain_ns_per_step=2_000_000,
     gain_share=0.2,
-    recommendation="Fix what the host did there.",
     sure=2,
     unsure=0,
     ranks=["rank 1", "rank 3"],
@@ -54,7 +60,45 @@ VERDICT = CaptureVerdict(
     rules=[FOUND],
     notes=[],
 )
+
+
+def _shares(*names: str) -> list[Fact]:
+    return [Fact(name=name, value=0.25, unit="share", threshold=0.5) for name in names]
+
+
+def _counts(*names: str) -> list[Fact]:
+    return [Fact(name=name, value=3, threshold=1.1) for name in names]
+
+
+FACTS_OF = {
+    KernelKind.GPU_BUSY_LOW: _shares("busy_share", "least_busy_share") + _counts("gpus"),
+    KernelKind.GPU_GAP: _counts("longest_gap", "gaps"),
+    KernelKind.LOADER_BOUND: _shares("loader_share"),
+    KernelKind.LAUNCH_BOUND: _counts("launch_delay", "queued_launches") + _shares("host_share"),
+    KernelKind.SMALL_KERNEL_STORM: _shares("short_share") + _counts("kernels_per_step", "gpus"),
+    KernelKind.SYNC_STALL: _shares("waiting_share", "idle_share") + _counts("after_wait"),
+    KernelKind.EXPOSED_COMMUNICATION: _shares("exposed_share", "overlap_share"),
+    KernelKind.MEMCPY_BOUND: _shares("copy_share"),
+    KernelKind.PAGEABLE_COPY: _shares("pageable_share"),
+    KernelKind.DATA_PARALLEL: _counts("gpus") + _shares("least_busy_share", "most_busy_share"),
+    KernelKind.WITHOUT_NCCL: _counts("library") + _shares("collective_share", "idle_share"),
+    KernelKind.TENSOR_CORES_IDLE: _shares("tensor_core_share"),
+    KernelKind.LOW_PRECISION_UNUSED: _shares("fp32_share"),
+    KernelKind.SM_UNDERFILLED: _shares("underfilled_share"),
+    KernelKind.SLOW_STEPS: _counts("slowest_step", "median_step", "slow_steps", "steps"),
+    KernelKind.GPU_MEMORY_FULL: _shares("reserved_share"),
+    KernelKind.QUEUE_FULL: _shares("full_queue_share") + _counts("queued_launches"),
+    KernelKind.TRACE_QUALITY: _counts("faults", "fault"),
+    KernelKind.LATE_RANK: _shares("lateness_share")
+    + _counts("late_rank", "collective", "last_steps", "steps", "ranks_compared", "compute_ratio"),
+    KernelKind.SLOW_RANK: _counts("compute_ratio", "slow_rank", "like_ranks"),
+}
+SUMMARY, RECOMMENDATION = words(FOUND.kind, FOUND.facts)
 RULE = next(rule for rule in KERNEL_RULES if rule.name == FOUND.rule)
+
+
+def _facts(verdict: CaptureVerdict) -> dict[str, object]:
+    return {fact.name: fact.value for fact in RULE.judge(verdict).facts}
 
 
 def test_given_the_rules_of_a_job_when_compared_with_those_over_traces_then_they_are_the_same() -> None:
@@ -68,8 +112,8 @@ def test_given_the_rules_of_a_job_when_compared_with_those_over_traces_then_they
 def test_given_a_finding_on_some_ranks_when_judged_then_the_rule_fires_and_says_where_and_how_much() -> None:
     result = RULE.judge(VERDICT)
     assert result.status is Status.FIRED
-    assert result.reason == f"On 2 of 4 ranks (rank 1, rank 3), at worst: {FOUND.summary}"
-    assert result.advice == f"{FOUND.recommendation} It explains 20.0 % of the time, 2.000 ms a step."
+    assert result.reason == f"On 2 of 4 ranks (rank 1, rank 3), at worst: {SUMMARY}"
+    assert result.advice == f"{RECOMMENDATION} It explains 20.0 % of the time, 2.000 ms a step."
     assert (result.measured, result.threshold, result.worst) == (600.0, 500.0, "rank 1")
     assert result.wasted_share is None
     assert RULE.clear_after_s(RULE.parameters_type(), 0.5) == 0.0
@@ -96,7 +140,7 @@ def test_given_a_verdict_when_judged_then_only_what_is_sure_fires(
 def test_given_a_rule_that_informs_when_its_condition_holds_then_it_does_not_fire(name: str) -> None:
     rule = next(each for each in KERNEL_RULES if each.name == name)
     result = rule.judge(replace(VERDICT, rules=[replace(FOUND, rule=name)]))
-    assert (result.status, result.reason) == (Status.OK, FOUND.summary)
+    assert (result.status, result.reason) == (Status.OK, SUMMARY)
 
 
 @pytest.mark.parametrize("severity", list(Severity))
@@ -109,11 +153,13 @@ def test_given_a_severity_when_scored_then_the_score_is_of_its_level_whatever_ca
 
 def test_given_a_verdict_when_judged_then_rows_have_its_framework_and_traces_and_what_a_finding_can_win() -> None:
     made_with = replace(VERDICT, framework="jax")
-    assert RULE.judge(made_with).about == {"framework": "jax", "traces": 4, "gain_share": 0.2}
-    unsure = replace(made_with, rules=[replace(FOUND, sure=0, unsure=2)])
-    assert (
-        RULE.judge(unsure).about == RULE.judge(replace(made_with, rules=[])).about == {"framework": "jax", "traces": 4}
-    )
+    facts = _facts(made_with)
+    assert facts.items() >= {"framework": "jax", "traces": 4, "gain_share": 0.2, "gain_per_step": 2_000_000}.items()
+    assert facts.items() >= {"longest_gap": 600.0, "gaps": 2, "ranks_affected": 2, "ranks_read": 4}.items()
+    unsure = _facts(replace(made_with, rules=[replace(FOUND, sure=0, unsure=2)]))
+    silent = _facts(replace(made_with, rules=[]))
+    assert silent == {"framework": "jax", "traces": 4, "ranks_judged": 4}
+    assert (unsure["framework"], unsure["traces"], "gain_share" in unsure) == ("jax", 4, False)
 
 
 def test_given_a_verdict_when_encoded_then_it_is_read_back() -> None:
@@ -123,15 +169,17 @@ def test_given_a_verdict_when_encoded_then_it_is_read_back() -> None:
 def test_given_a_verdict_of_an_earlier_version_when_read_then_its_framework_is_not_known() -> None:
     earlier = json.loads(encode_verdict(VERDICT))
     del earlier["framework"]
-    assert RULE.judge(decode_verdict("key", json.dumps(earlier).encode())).about == {"traces": 4, "gain_share": 0.2}
+    facts = _facts(decode_verdict("key", json.dumps(earlier).encode()))
+    assert (facts["traces"], facts["gain_share"], "framework" in facts) == (4, 0.2, False)
 
 
 def test_given_a_verdict_with_too_much_to_say_when_encoded_then_evidence_goes_first_and_then_the_last_rules() -> None:
-    long = replace(FOUND, summary="x" * 400, evidence=[Proof(what="y" * 120, duration_ns=1)] * 3)
+    told = [Fact(name="fault", value="x" * 400)]
+    long = replace(FOUND, facts=told, evidence=[Proof(what="y" * 120, duration_ns=1)] * 3)
     without_evidence = decode_verdict("key", encode_verdict(replace(VERDICT, rules=[long] * 64)))
     assert len(without_evidence.rules) == 64
     assert not any(rule.evidence for rule in without_evidence.rules)
-    huge = replace(VERDICT, rules=[replace(long, recommendation="z" * 2_000)] * 64)
+    huge = replace(VERDICT, rules=[replace(long, facts=told * 6)] * 64)
     body = encode_verdict(huge)
     assert len(body) <= MOST_BYTES
     assert 0 < len(decode_verdict("key", body).rules) < 64
@@ -139,9 +187,27 @@ def test_given_a_verdict_with_too_much_to_say_when_encoded_then_evidence_goes_fi
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"{}", b"\xff", b" " * (MOST_BYTES + 1), json.dumps({"format": 2}).encode()],
+    [b"", b"[]", b"{}", b"\xff", b" " * (MOST_BYTES + 1), json.dumps({"format": 3}).encode()],
     ids=["empty", "list", "no fields", "no text", "too large", "other version"],
 )
 def test_given_a_hostile_verdict_when_read_then_it_is_refused_by_name(body: bytes) -> None:
     with pytest.raises(TelemetryFormatError, match="key"):
         decode_verdict("key", body)
+
+
+def test_a_finding_that_is_over_speaks_of_an_earlier_capture() -> None:
+    result = RULE.judge(VERDICT)
+    assert result.kind == KernelKind.GPU_GAP
+    assert result.past_reason == f"In an earlier capture: {result.reason}"
+    assert len(result.facts) <= MOST_FACTS
+
+
+@pytest.mark.parametrize("kind", list(KernelKind))
+def test_each_kind_has_words_and_each_that_fires_a_clause(kind: KernelKind) -> None:
+    facts = tuple(FACTS_OF[kind])
+    summary, advice = words(kind, facts)
+    assert summary.endswith(".")
+    assert advice.endswith(".")
+    gain = (Fact(name="gain_share", value=0.2, unit="share"), Fact(name="gain_per_step", value=5, unit="ns"))
+    said = text(FactSheet(Status.FIRED, kind, (*facts, *gain)))
+    assert said.clause or kind in {KernelKind.QUEUE_FULL, KernelKind.TRACE_QUALITY}

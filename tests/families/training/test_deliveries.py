@@ -79,7 +79,7 @@ def play(delivery: Delivery) -> Network:
 def outcome(network: Network) -> object:
     """Return all that must not depend on delivery."""
     item = debug_item(network)
-    state = msgspec.structs.replace(state_of(item), looked_s=0.0, progress_s=None, ended=False)
+    state = msgspec.structs.replace(state_of(item), ended=False)
     for stored in state.stored_rules.values():
         stored.published = stored.published_at = None
     counters = {name: count for name, count in item.counters.items() if name not in DELIVERY_COUNTERS}

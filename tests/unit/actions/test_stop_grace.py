@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.actions.test_stop import JOB, NOW, ROW, RULE, RUNNING, decide
@@ -97,3 +98,12 @@ def test_given_a_grace_time_that_is_over_when_anything_has_changed_then_it_is_re
 
 def test_given_a_grace_time_that_is_over_when_the_switch_is_set_to_dry_run_then_it_says_so() -> None:
     assert decide_again(switch="dry-run").decision == "dry-run"
+
+
+@pytest.mark.parametrize("stop_at", ["", "soon", "2026-13-01T00:00:00Z"])
+def test_a_decision_with_a_time_that_is_none_is_refused(stop_at: str) -> None:
+    body = msgspec.json.encode({"decision": "grace", "stopAt": stop_at})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(body, type=StopDecision)
+    with pytest.raises(ValueError, match=r"isoformat|month"):
+        StopDecision(decision="grace", stop_at=stop_at)

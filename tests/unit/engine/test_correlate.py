@@ -90,7 +90,8 @@ def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
         Fact(name="share_of_samples", value=0.6, node="algo-1", threshold=0.5),
         Fact(name="samples_found", value=6),
         Fact(name="samples", value=10),
-        Fact(name="gpus_low", value=0.5, threshold=10.0),
+        Fact(name="gpus_low", value=0.5),
+        Fact(name="low_limit", value=10.0),
         Fact(name="core_limit", value=99.0, threshold=90.0),
         Fact(name="mean_core_utilization_found", value=30.0),
     )
@@ -267,3 +268,9 @@ def test_given_a_rule_that_failed_on_a_node_when_correlated_then_there_is_nothin
     correlation.add_to(verdicts)
 
     assert verdicts == {"CPUBottleneck": {"algo-1": verdict(Status.FIRED)}}
+
+
+def test_columns_that_do_not_fit_are_not_compared() -> None:
+    broken = MinuteProfile(FIRST, 1, [0] * 8, TimeTable(["a", "b"], [SECOND]))
+    with pytest.raises(ValueError, match="zip"):
+        compare_minutes(counts(120), [broken])

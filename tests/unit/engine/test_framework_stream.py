@@ -28,9 +28,9 @@ def opened(state: FrameworkState | None = None) -> FrameworkStream:
     return FrameworkStream("algo-1", state or FrameworkState(), plan())
 
 
-def steps(first: int, count: int, *, slow: int = 0) -> FrameworkEvents:
-    """Return steps of a second each, from a second on; each of the last ones of them is slow."""
-    events = [step(first + number, first + number, 0.9 if number >= count - slow else 0.1) for number in range(count)]
+def steps(first: int, count: int) -> FrameworkEvents:
+    """Return steps of a tenth of a second, one each second, from a second on."""
+    events = [step(first + number, first + number, 0.1) for number in range(count)]
     return read([*events, event("DataLoaderIter", "DataLoaderIter::GetNext", first, 0.1, pid=5_000)])
 
 
@@ -58,17 +58,15 @@ def test_given_a_stream_without_objects_when_finished_then_nothing_is_judged() -
     assert (stream.due, stream.raised, stream.degrade()) == (set(), [], None)
 
 
-class Counting(OwnSteps):
-    """A rule over steps that says whether the stream has ended, and fires where there are many."""
+class Telling(OwnSteps):
+    """A rule that says how many steps it was shown, and whether its stream has ended; it fires from 300 steps on."""
+
+    def observe(self, state: OwnState, events: FrameworkEvents, parameters: OwnParameters) -> None:
+        state.minutes += sum(len(batch.numbers) for batch in events.steps)
 
     def judge(self, state: OwnState, view: FrameworkView, parameters: OwnParameters) -> RuleResult:
-        status = Status.FIRED if state.minutes > parameters.threshold else Status.OK
-        return RuleResult(status, f"{state.minutes} steps, {'ended' if view.closed else 'open'}.")
-
-
-@pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    deploy(monkeypatch, Counting())
+        status = Status.FIRED if state.minutes > 300 else Status.OK
+        return RuleResult(status, f"{state.minutes} steps, {'ended' if view.closed else 'open'}")
 
 
 def said(stream: FrameworkStream, *, closed: bool) -> str:
@@ -76,31 +74,31 @@ def said(stream: FrameworkStream, *, closed: bool) -> str:
     return verdict.result.reason
 
 
-@pytest.mark.usefixtures("counting")
-def test_given_a_stream_when_judged_as_it_is_and_as_ended_then_rules_are_shown_which() -> None:
+def test_given_a_stream_when_judged_as_it_is_and_as_ended_then_rules_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(monkeypatch, Telling())
     stream = opened()
-    stream.apply(steps(0, 20), START_US + 160 * SECOND)
-    assert (said(stream, closed=False), said(stream, closed=True)) == ("20 steps, open.", "20 steps, ended.")
+    stream.apply(steps(0, 150), START_US + 160 * SECOND)
+    assert (said(stream, closed=False), said(stream, closed=True)) == ("150 steps, open", "150 steps, ended")
     copy = stream.finished()
     assert copy.finish() == []
-    assert said(copy, closed=True) == "20 steps, ended."
+    assert said(copy, closed=True) == "150 steps, ended"
     assert [verdict.rule for verdict in stream.verdicts(closed=False)] == ["OverallFrameworkMetrics", "OwnSteps"]
 
 
-@pytest.mark.usefixtures("counting")
-def test_given_a_copy_to_finish_when_more_comes_then_the_stream_goes_on_and_the_copy_does_not() -> None:
+def test_given_a_copy_to_finish_when_more_comes_then_the_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(monkeypatch, Telling())
     stream = opened()
-    stream.apply(steps(0, 20), START_US + 160 * SECOND)
+    stream.apply(steps(0, 150), START_US + 160 * SECOND)
     copy = stream.finished()
-    stream.apply(steps(200, 20), START_US + 360 * SECOND)
-    assert (said(copy, closed=False), said(stream, closed=False)) == ("20 steps, open.", "40 steps, open.")
+    stream.apply(steps(200, 150), START_US + 360 * SECOND)
+    assert (said(copy, closed=False), said(stream, closed=False)) == ("150 steps, open", "300 steps, open")
     assert (copy.state.watermark_s, stream.state.watermark_s) == (START + 160, START + 360)
 
 
-@pytest.mark.usefixtures("counting")
-def test_given_a_condition_when_applied_then_its_fire_is_returned_once_and_its_row_is_due() -> None:
+def test_given_a_rule_that_fires_when_applied_then_it_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(monkeypatch, Telling())
     stream = opened()
-    quiet = stream.apply(steps(0, 30), START_US + 310 * SECOND)
+    quiet = stream.apply(steps(0, 300), START_US + 310 * SECOND)
     fires = stream.apply(steps(310, 40), START_US + 360 * SECOND)
     again = stream.apply(steps(360, 40), START_US + 410 * SECOND)
     assert (quiet, [(fire.rule, fire.result.status) for fire in fires], again) == ([], [("OwnSteps", Status.FIRED)], [])

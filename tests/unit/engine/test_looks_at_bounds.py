@@ -63,7 +63,7 @@ class Polls:
 
 @dataclass
 class Look:
-    """A look at ``NOW`` at a job whose items have not changed for so many seconds."""
+    """A look at ``NOW`` at a job whose units have written nothing for so many seconds."""
 
     job: JobRecord
     items: Sequence[tuple[NodeRecord, float]]
@@ -76,14 +76,15 @@ class Look:
         self.world.jobs.register(self.job)
         if self.described is not None:
             self.world.training_jobs.set(self.described)
+        own = StreamKey.own(NAME)
+        records = [record for record, _ in self.items if record.key != own]
+        streams = FAMILIES.open(NAME, replace(FAMILIES.plan(self.job), detailed=False), records)
         watched = {}
         for record, silent_s in self.items:
-            stored = self.world.nodes.save(record)
-            watched[record.key.node_kind] = Watched(stored.version, NOW - silent_s)
-        own = StreamKey.own(NAME)
-        if own.node_kind in watched:
-            watched[own.node_kind].version = 0
-            self.world.nodes.remove(own)
+            mark = 0 if record.key == own else streams.mark_of(record.key)
+            watched[record.key.node_kind] = Watched(mark, NOW - silent_s)
+        for record in records:
+            self.world.nodes.save(record)
         state = encode_state(JobState(watched=watched))
         self.world.nodes.save(NodeRecord(own, state=state, codec=CODEC, generation=self.job.generation))
 
@@ -112,7 +113,8 @@ class Look:
         (180.0, SYSTEM, True, 299.0, False),
         (180.0, SYSTEM, True, 300.0, True),
         (180.0, SYSTEM, True, 359.0, True),
-        (180.0, SYSTEM, True, 360.0, False),
+        (180.0, SYSTEM, True, 479.0, True),
+        (180.0, SYSTEM, True, 480.0, False),
         (180.0, SYSTEM, True, 599.0, False),
         (180.0, SYSTEM, True, 600.0, True),
         (180.0, SYSTEM, True, 3_000.0, True),
@@ -120,7 +122,8 @@ class Look:
         (180.0, SYSTEM, False, 419.0, False),
         (180.0, SYSTEM, False, 420.0, True),
         (180.0, SYSTEM, False, 479.0, True),
-        (180.0, SYSTEM, False, 480.0, False),
+        (180.0, SYSTEM, False, 599.0, True),
+        (180.0, SYSTEM, False, 600.0, False),
         (60.0, SYSTEM, False, 300.0, True),
         (60.0, SYSTEM, False, 900.0, True),
         (60.0, SYSTEM, False, 1_200.0, False),
@@ -137,6 +140,11 @@ def test_given_a_silent_stream_when_looked_at_then_s3_is_asked_for_what_waits_or
     assert look.make() == asked
     flush = NodeTask(NAME, "algo-1", key.stream, "flush", NOW - 300.0, 1)
     assert look.world.tasks.drain() == ([flush] if asked else [])
+
+
+@pytest.mark.parametrize(("silent_s", "asked"), [(300.0, 1), (359.0, 1), (360.0, 0), (599.0, 0), (600.0, 1)])
+def test_one_look_in_five_asks_about_a_silent_stream(silent_s: float, asked: int) -> None:
+    assert Look(of(urgent=True), [(item(waits=True), silent_s)]).make() == asked
 
 
 def test_given_a_closed_stream_when_it_is_silent_then_nothing_of_it_can_have_been_dropped() -> None:
@@ -173,6 +181,8 @@ def test_given_a_job_that_ends_when_expected_streams_have_not_answered_in_time_t
         (of(61.0), item(), 0.0, False),
         (of(source="logs+group/stream"), item(), 0.0, True),
         (of(), item(TRACES), 0.0, True),
+        (of(), item(TRACES), 1_199.0, True),
+        (of(), item(TRACES), 1_200.0, False),
         (of(), item(TRACES, closed=True), 0.0, False),
         (of(), item(waits=True), 0.0, True),
         (of(), item(), 299.0, False),

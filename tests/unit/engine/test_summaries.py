@@ -26,6 +26,7 @@ from trainguard.errors import StateConflictError
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.families.profiler.system_stream import SystemState
+from trainguard.families.training.debug_stream import DebugState
 from trainguard.finding import Finding
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
@@ -211,19 +212,49 @@ def test_given_findings_when_rows_are_made_then_each_stands_among_the_others_and
     assert shares_of(rows[-1].finding.facts) == {Bucket.COMPUTE: 0.35, Bucket.DATA: 0.5, Bucket.UNEXPLAINED: 0.15}
 
 
-def test_given_items_when_looked_at_then_it_is_noted_since_when_each_has_not_changed() -> None:
+def test_it_is_noted_since_when_an_item_says_the_same() -> None:
     whole = streams()
     watch(whole, NOW)
     watch(whole, NOW + 60.0)
     assert whole.state.watched == {"*#job": Watched(0, NOW)}
-    known = streams(
-        {SYSTEM: (NodeRecord(SYSTEM, version=3), Seen()), FRAMEWORK: (NodeRecord(FRAMEWORK, version=3), Seen())},
-        watched={"algo-1#system": Watched(3, 5.0), "algo-1#framework": Watched(2, 5.0)},
+    known = FAMILIES.open(
+        "job", PLAN, [NodeRecord(key, state=EMPTY[key.stream], codec=CODEC) for key in (SYSTEM, FRAMEWORK)]
     )
+    marks = {key: known.mark_of(key) for key in (SYSTEM, FRAMEWORK)}
+    known.state.watched |= {
+        "algo-1#system": Watched(marks[SYSTEM], 5.0),
+        "algo-1#framework": Watched(marks[FRAMEWORK] + 1, 5.0),
+    }
     watch(known, NOW)
-    assert known.state.watched == {"algo-1#system": Watched(3, 5.0), "algo-1#framework": Watched(3, NOW)}
+    assert known.state.watched == {
+        "algo-1#system": Watched(marks[SYSTEM], 5.0),
+        "algo-1#framework": Watched(marks[FRAMEWORK], NOW),
+    }
     assert missing_streams(JOB, whole, FAMILIES) == {SYSTEM, FRAMEWORK}
     assert missing_streams(JOB, known, FAMILIES) == set()
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_data"),
+    [
+        ({"version": 4}, False),
+        ({"state": encode_state(DebugState(looked_s=NOW))}, False),
+        ({"counters": {"duplicates": 1}}, False),
+        ({"closed": True}, False),
+        ({"cursors": {"step": 1}}, True),
+        ({"pending": {"key": 7}}, True),
+        ({"watermark_s": NOW}, True),
+        ({"state": encode_state(DebugState(progress_s=NOW))}, True),
+    ],
+)
+def test_data_alone_change_the_mark_of_a_stream(changed: dict[str, Any], is_data: bool) -> None:
+    tensors = StreamKey("job", "all-workers", "training")
+    before = NodeRecord(tensors, version=3, state=encode_state(DebugState()), codec=CODEC)
+    marks = {
+        FAMILIES.open("job", FAMILIES.plan(JOB), [record]).mark_of(tensors)
+        for record in (before, replace(before, **changed))
+    }
+    assert len(marks) == 1 + is_data
 
 
 @dataclass

@@ -156,3 +156,14 @@ def test_given_a_rule_that_fires_at_a_streams_end_when_the_job_has_ended_then_it
     shown = row(network, rule.name)
     assert (shown.status, shown.times_fired) == (Status.FIRED, 1)
     assert network.node(StreamKey(JOB, "algo-1", "system")).closed
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_released_stream_is_viewed_as_it_was(closed: bool) -> None:
+    stream, again = SystemStream("algo-1", SystemState(), PLAN), SystemStream("algo-1", SystemState(), PLAN)
+    before = stream.view(closed=closed)
+    stream.release(lambda: again)
+    after = stream.view(closed=closed)
+    assert (after.closed, after.watermark_s, after.idle_time) == (closed, before.watermark_s, before.idle_time)
+    assert after.kept_times.tolist() == before.kept_times.tolist()
+    assert (before.idle_time.quiet_s, before.idle_time.run_mean) == (0.0, 0.0)

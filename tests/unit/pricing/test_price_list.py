@@ -98,3 +98,37 @@ def test_given_sizes_when_a_table_is_made_then_they_stand_in_order() -> None:
     listed = {ON_EC2: ListedPrices({name: ListedPrice(1.0, None) for name in names})}
     table = updated(PriceTable("x", "USD", {}), PriceTable("x", "USD", {}), listed, region="x", currency="USD", day=DAY)
     assert list(table.instances) == ["ml.g5.xlarge", "ml.g5.2xlarge", "ml.g5.48xlarge", "g5.2xlarge", "g5.12xlarge"]
+
+
+@pytest.mark.parametrize(
+    ("usage", "is_taken"),
+    [
+        ("BoxUsage", True),
+        ("BoxUsage:m5.large", True),
+        ("EUW1-BoxUsage:m5.large", True),
+        ("UnusedBox:m5.large", False),
+        ("EUW1-DedicatedUsage:m5.large", False),
+        ("BoxUsage:", False),
+        ("euw1-BoxUsage:m5.large", False),
+    ],
+)
+def test_usage_on_demand_has_a_price(usage: str, is_taken: bool) -> None:
+    attributes = {"instanceType": "m5.large", "regionCode": "eu-west-1", "usagetype": usage}
+    found = read_offer(ON_EC2, "USD", [product(attributes, "0.096")])
+    assert found.prices == ({"m5.large": ListedPrice(0.096, None)} if is_taken else {})
+
+
+def test_the_offers_are_on_demand_without_software() -> None:
+    assert dict(ON_EC2.filters) == {
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "capacitystatus": "Used",
+        "preInstalledSw": "NA",
+        "licenseModel": "No License required",
+    }
+    assert dict(TRAINING.filters) == {"productFamily": "ML Instance", "component": "Training"}
+
+
+def test_given_a_price_when_it_was_read_then_nobody_changes_it() -> None:
+    with pytest.raises(AttributeError):
+        setattr(ListedPrice(1.0, None), "per_hour", 2.0)  # noqa: B010 -- a type checker refuses the plain form

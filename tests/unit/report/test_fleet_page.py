@@ -9,7 +9,7 @@ import msgspec
 
 from tests.support.fleets import HOSTILE, fleet_of, found, hostile, job, quiet, with_rows
 from tests.support.html_pages import Page
-from trainguard.finding import Finding
+from trainguard.finding import Fact, Finding
 from trainguard.kernels.listing.entries import KernelList, ListedProfile
 from trainguard.records import RuleRow, Status
 from trainguard.report.fleet_files import encode_fleet
@@ -66,9 +66,10 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     few = RuleRow(short.job, Finding("kernels/GpuGap", None, "Two steps."), Status.WARMING_UP, data_points=4)
     unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
     fired = found(slow, "kernels/LaunchBound")
-    facts: dict[str, float | int | str | None] = {"framework": "jax", "traces": 8, "gain_share": 0.25}
+    told = {"framework": "jax", "traces": 8, "gain_share": 0.25}
+    finding = replace(fired.row.finding, facts=tuple(Fact(name=name, value=value) for name, value in told.items()))
     report = fleet_of(
-        with_rows(slow, replace(fired, row=replace(fired.row, about=facts)), quiet(slow, "kernels/GpuGap")),
+        with_rows(slow, replace(fired, row=replace(fired.row, finding=finding)), quiet(slow, "kernels/GpuGap")),
         with_rows(fine, quiet(fine, "kernels/GpuGap")),
         with_rows(other, found(other)),
         with_rows(waits, StoredRow(unheard)),

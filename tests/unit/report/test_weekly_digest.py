@@ -1,12 +1,14 @@
 """A week's digest: which jobs are in it, what it says of them, and that foreign text stays text."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from tests.support.fleets import HOUR_S, MONDAY, Rows, found, hostile, job, many, quiet, with_rows
+from trainguard.adapters.sns_digest import SnsDigests
 from trainguard.records import JobRecord, JobStatus
 from trainguard.report.weekly_digest import (
     JOBS_SHOWN,
@@ -128,3 +130,25 @@ def test_given_hostile_names_when_told_then_nothing_in_them_acts() -> None:
     assert subject(digest).isascii()
     assert "\n" not in subject(digest)
     assert len(subject(digest)) < 100
+
+
+@dataclass
+class Topics:
+    """A client of SNS that notes what is published."""
+
+    published: list[dict[str, Any]] = field(default_factory=list)
+
+    def publish(self, **request: Any) -> None:
+        self.published.append(request)
+
+
+def test_mail_gets_words_and_machines_the_document() -> None:
+    topics: Any = Topics()
+    digest = digest_of()
+    SnsDigests(topics, "alerts", "chat").publish(digest)
+    chats, alerts = topics.published
+    assert (chats["TopicArn"], alerts["TopicArn"], alerts["MessageStructure"]) == ("chat", "alerts", "json")
+    forms = json.loads(alerts["Message"])
+    assert forms.keys() == {"default", "email", "sqs", "lambda", "http", "https"}
+    assert forms["default"] == forms["email"] == mail(digest)
+    assert {json.loads(forms[name])["kind"] for name in ("sqs", "lambda", "http", "https")} == {"digest"}

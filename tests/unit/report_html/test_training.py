@@ -29,7 +29,8 @@ def digested(run: Run) -> TrainingDigest:
 
 def trained(digest: TrainingDigest, *fires: Check) -> TrainingReport:
     return training_report(
-        digest, {f"training/Rule{number}": RuleFires(fire, (fire.step,)) for number, fire in enumerate(fires)}
+        digest,
+        {f"training/Rule{number}": RuleFires(fire, fire.reason, (fire.step,)) for number, fire in enumerate(fires)},
     )
 
 
@@ -89,7 +90,9 @@ def test_given_fires_when_rendered_then_they_are_marked_and_named_in_the_chart()
 
 def test_given_a_rule_that_fires_again_when_rendered_then_each_beginning_has_a_line_and_the_first_its_name() -> None:
     fire = Check(step=3, at=3.0, fires=True, reason="the loss rose.", tensor="loss")
-    training = training_report(trial("overtraining"), {"training/Rule0": RuleFires(fire, (3, 9, 26, 4_000))})
+    training = training_report(
+        trial("overtraining"), {"training/Rule0": RuleFires(fire, fire.reason, (3, 9, 26, 4_000))}
+    )
     page = page_of(training)
     lines = [each for each in page.of("line") if each.attributes.get("class") == "limit" and "svg" in each.inside]
     assert training.fires[0].episodes == [3, 9, 26, 4_000]
@@ -162,7 +165,7 @@ def hostile_run() -> Run:
 
 def test_given_ten_thousand_hostile_names_when_rendered_then_they_are_text_and_the_page_is_small() -> None:
     fire = Check(step=1, at=1.0, fires=True, reason=HOSTILE, tensor=HOSTILE)
-    training = training_report(digested(hostile_run()), {f"training/{HOSTILE}": RuleFires(fire, (1,))})
+    training = training_report(digested(hostile_run()), {f"training/{HOSTILE}": RuleFires(fire, fire.reason, (1,))})
     pages = render_report(replace(report(), training=training)), render_xgboost(training, HOSTILE)
     for page in pages:
         assert faults_of(page) == []

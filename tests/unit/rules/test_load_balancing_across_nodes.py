@@ -42,8 +42,8 @@ def test_given_one_slow_node_of_three_when_compared_then_only_it_fires_and_is_na
 
     assert said.status is Status.FIRED
     assert said.reason == (
-        "algo-2 is at 30 % on average, the other 2 nodes together at 90 %; the distance of their histograms is 0.83 "
-        "(threshold 0.5, at most 0.83)."
+        "From 1970-01-01 00:00 to 00:08 UTC, pauses left out, algo-2 was at 30 % on average, the other 2 nodes "
+        "together at 90 %; the distance of their histograms is 0.83 (threshold 0.5, at most 0.83)."
     )
     assert said.worst == "algo-2"
     assert said.advice is not None
@@ -60,8 +60,6 @@ def test_given_a_node_that_cannot_be_compared_when_it_fires_then_its_time_was_pa
     said = across(slow, fast, without)
 
     assert said.wasted_share == pytest.approx((1.0 - 30.0 / 90.0) / 3.0)
-    assert said.advice is not None
-    assert said.advice.endswith("At the pace of the busiest, the nodes of the job together would do 50 % more.")
 
 
 def test_given_nodes_whose_gpus_differ_alike_when_compared_then_the_nodes_are_equal() -> None:
@@ -118,8 +116,8 @@ def test_given_a_node_that_falls_behind_late_when_the_last_hour_is_compared_then
     assert said.worst == "algo-2"
     assert said.onset == pytest.approx(BLOCK_S * 2_900_000 + 1_200.0, abs=FINE_S / 2.0)
     assert said.reason == (
-        "over 60 min algo-2 is at 63.3 % on average, algo-1 at 90 %: 26.7 percentage "
-        "points behind the busiest (threshold 20)."
+        "From 2025-02-19 21:20 to 22:19 UTC algo-2 was at 63.3 % on average, algo-1 at 90 %, 26.7 percentage points "
+        "behind the busiest (threshold 20)."
     )
 
 
@@ -162,7 +160,9 @@ def test_given_two_nodes_of_one_gpu_when_one_is_slow_then_the_job_fires_once_and
 
     assert shown[None].status is Status.FIRED
     assert (shown[None].worst, shown[None].times_fired) == ("algo-2", 1)
-    assert shown[None].finding.reason.startswith("algo-2 is at 30 % on average, algo-1 at 90 %")
+    assert shown[None].finding.reason.startswith(
+        "From 2026-11-21 08:00 to 08:08 UTC, pauses left out, algo-2 was at 30 % on average, algo-1 at 90 %"
+    )
     assert {shown["algo-1"].status, shown["algo-2"].status} == {Status.NOT_APPLICABLE}
     assert len(started) == 1
 
@@ -174,9 +174,7 @@ def test_given_two_nodes_with_the_same_imbalance_when_delivered_then_a_node_spea
 
     assert shown[None].status is Status.FIRED
     assert shown[None].worst == "algo-1/gpu1"
-    assert shown[None].finding.reason.startswith(
-        "2 of 2 nodes fire; worst algo-1: gpu1 of algo-1 is at 30 % on average"
-    )
+    assert shown[None].finding.reason.startswith("2 of 2 nodes fire; worst algo-1: From 2026-11-21 08:00 to ")
     assert len([each for each in network.world.executions.started.values() if each["rule"] == "LoadBalancing"]) == 1
 
 

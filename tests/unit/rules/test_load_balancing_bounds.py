@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trainguard.rules.balance_output import BalanceDetails, clause_of
 
 from tests.unit.rules.gpu_loads import DEFAULTS, JOB_RULE, RULE, across, counted, judge, node_of, nothing, view_of, work
 from trainguard.records import Status
+from trainguard.rules.balance_details import BalanceDetails
 from trainguard.rules.balance_judging import LoadBalancingParameters
-from trainguard.rules.balance_stopped import stopped
+from trainguard.rules.balance_stopped import silence
+from trainguard.rules.balance_text import LoadBalancingKind
 from trainguard.rules.balance_window import BalanceWindow
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.warm_up import WarmUpKind
 from trainguard.telemetry.snapshots import FloatArray
 
 START = 1_000_000 * 1_800.0
@@ -66,7 +68,7 @@ def test_given_a_gpu_that_did_next_to_nothing_when_it_fires_then_below_one_perce
 def test_given_one_node_that_does_more_when_only_it_is_apart_then_it_is_named_and_no_gpu_stays_behind() -> None:
     said = across(*(view_of(f"algo-{number}", counted(level)) for number, level in enumerate((90, 50, 50, 50), 1)))
     assert (said.status, said.worst, said.gpus) == (Status.FIRED, "algo-1", ())
-    assert said.reason.startswith("algo-1 is at 90 % on average, the other 3 nodes together at 50 %")
+    assert "algo-1 was at 90 % on average, the other 3 nodes together at 50 %" in said.reason
 
 
 def windowed(loads: FloatArray, *, interval_s: float = 60.0, first_active_at: float = START) -> NodeView:
@@ -107,7 +109,7 @@ def test_given_a_gap_that_was_noted_when_only_one_gpu_is_left_in_the_window_then
     assert "the distance of their histograms is 0.00" in RULE.judge(window, windowed(loads), DEFAULTS).reason
     whole = window_of(loads)
     whole.judged, whole.seen = 600, 20
-    assert RULE.judge(whole, windowed(loads), DEFAULTS).reason.startswith("over 60 min gpu1 of algo-1 is at 90 %")
+    assert RULE.judge(whole, windowed(loads), DEFAULTS).kind == LoadBalancingKind.EVEN
 
 
 def job_of(*nodes: tuple[list[float], float]) -> RuleResult:
@@ -139,15 +141,17 @@ def test_given_nodes_of_which_some_have_few_points_when_compared_then_only_point
 def test_given_gpus_that_do_the_same_over_the_window_when_told_then_none_is_compared_with_itself() -> None:
     loads = columns([90.0] * 40, [90.0] * 40)
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
-    assert said.reason.startswith("over 40 min gpu1 of algo-1 is at 90 % on average, gpu0 at 90 %: 0 percentage points")
+    assert said.reason.startswith(
+        "From 2027-01-15 08:00 to 08:39 UTC gpu1 of algo-1 was at 90 % on average, gpu0 at 90 %, 0 percentage points"
+    )
 
 
 @pytest.mark.parametrize(
     ("loads", "end"),
     [
         (columns([90.0] * 40, [90.0] * 20 + [40.0] * 20),
-         ("25 percentage points behind the busiest (threshold 20), but by 10 or more for less than two thirds of that "
-          "time.")),
+         ("25 percentage points behind the busiest (threshold 20), and by half of that or more for less than two "
+          "thirds of the time.")),
         (columns([90.0] * 40, [90.0] * 20 + [51.0] * 20), "19.5 percentage points behind the busiest (threshold 20)."),
         (columns([100.0, 100.0, 0.0, 100.0] * 5, [0.0, 100.0, 0.0, 100.0] * 5),
          "25 percentage points behind the busiest (threshold 20), which chance may explain."),
@@ -217,66 +221,87 @@ def test_given_a_gpu_that_was_never_busy_for_a_quarter_of_an_hour_when_it_is_sil
     loads = columns([90.0] * len(low), low)
     view = windowed(loads)
     gaps = window_of(loads).gaps(60.0)
-    fired = RuleResult(Status.FIRED, "it fired")
-    said = stopped(fired, view, gaps, 1, None)
-    assert (said is not fired) is (busy_min >= 15)
-    assert stopped(fired, replace(view, first_active_at=None), gaps, 1, None) is fired
-    assert stopped(fired, replace(view, ever_active=np.array([True, False])), gaps, 1, None) is fired
+    assert (silence(view, gaps, 1, None) is not None) is (busy_min >= 15)
+    assert silence(replace(view, first_active_at=None), gaps, 1, None) is None
+    assert silence(replace(view, ever_active=np.array([True, False])), gaps, 1, None) is None
 
 
 def test_given_a_gpu_that_was_silent_for_a_while_when_told_then_its_end_is_told_and_the_finding_is_the_gap() -> None:
     low = [90.0] * 21 + [0.0] * 36 + [90.0] * 18
     loads = columns([90.0] * len(low), low)
-    said = stopped(RuleResult(Status.FIRED, ""), windowed(loads), window_of(loads).gaps(60.0), 1, None)
+    said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
+    assert said.kind == LoadBalancingKind.STOPPED
     assert said.reason == (
-        "gpu1 of algo-1 stopped working at 2027-01-15 08:21 UTC, and worked again from 2027-01-15 08:57 UTC on: it was "
-        "at 0 % while gpu0 was at 90 % on average, 58.9 percentage points behind it over 60 min (threshold 20)."
+        "gpu1 of algo-1 stopped working at 2027-01-15 08:21 UTC, and worked again from 2027-01-15 08:57 UTC on. From "
+        "2027-01-15 08:20 to 09:14 UTC gpu1 of algo-1 was at 31.1 % on average, gpu0 at 90 %, 58.9 percentage points "
+        "behind the busiest (threshold 20)."
     )
     assert said.threshold == 20.0
     assert said.measured == pytest.approx(90.0 * 36 / 55)
     assert "why gpu1 of algo-1 stopped at 2027-01-15 08:21 UTC" in (said.advice or "")
+    assert said.clause == "gpu1 of algo-1 stopped working"
 
 
 def test_given_silence_since_before_the_window_when_the_imbalance_is_known_then_it_stopped_when_that_began() -> None:
     loads = columns([90.0] * 90, [0.0] * 90)
     view, gaps = windowed(loads, first_active_at=START - 4_500.0), window_of(loads).gaps(60.0)
-    fired = RuleResult(Status.FIRED, "")
-    assert "stopped working at 2027-01-15 07:00 UTC:" in stopped(fired, view, gaps, 1, START - 3_600.0).reason
-    assert stopped(fired, view, gaps, 1, START - 3_600.1) is fired
-    assert stopped(fired, view, gaps, 1, None) is fired
+    found = silence(view, gaps, 1, START - 3_600.0)
+    assert found is not None
+    assert found.begin == START - 3_600.0
+    assert silence(view, gaps, 1, START - 3_600.1) is None
+    assert silence(view, gaps, 1, None) is None
 
 
-@pytest.mark.parametrize(
-    ("worst", "nodes", "clause"),
-    [
-        ("gpu1", 1, "the GPUs did not share the work evenly"),
-        ("algo-1/gpu1", 2, "the GPUs did not share the work evenly"),
-        ("algo-1", 2, "the nodes did not share the work evenly"),
-        (None, 2, "the nodes did not share the work evenly"),
-        (None, 1, "the GPUs did not share the work evenly"),
-    ],
-)
-def test_given_an_imbalance_when_told_of_a_job_then_it_is_of_nodes_or_of_gpus(
-    worst: str | None, nodes: int, clause: str
-) -> None:
-    assert clause_of(RuleResult(Status.FIRED, "one is behind.", worst=worst), nodes) == clause
+def test_given_an_imbalance_when_told_of_a_job_then_it_is_of_nodes_or_of_gpus() -> None:
+    loads = columns([90.0] * 40, [40.0] * 40)
+    of_gpus = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
+    of_nodes = across(view_of("algo-1", counted(90)), view_of("algo-2", counted(30)))
+    assert of_gpus.clause == "the GPUs did not share the work evenly"
+    assert of_nodes.clause == "the nodes did not share the work evenly"
 
 
-def test_given_a_gpu_that_stopped_when_told_of_a_job_then_the_clause_is_that_it_did() -> None:
-    said = "2 of 2 nodes fire; worst algo-1: gpu1 of algo-1 stopped working at 12:00 UTC."
-    assert clause_of(RuleResult(Status.FIRED, said, worst="algo-1/gpu1"), 2) == "gpu1 of algo-1 stopped working"
-    assert clause_of(RuleResult(Status.FIRED, said), 2) == "the nodes did not share the work evenly"
+def test_given_pauses_when_told_then_means_are_over_all_samples_of_the_time() -> None:
+    times = START + 15.0 * np.arange(400, dtype=np.float64)
+    at_work = np.arange(400) % 10 >= 8
+    loads = np.where(at_work[:, None], [[90.0, 40.0]], 0.0)
+    window = BalanceWindow()
+    for begin in range(0, 400, 40):
+        part = slice(begin, begin + 40)
+        window.add_all(times[part], loads[part])
+        window.add(times[part][at_work[part]], loads[part][at_work[part]])
+    window.add_all(times + 15.0 * 400, np.zeros((400, 2)))
+    said = RULE.judge(window, windowed(loads[at_work], interval_s=15.0), DEFAULTS)
+    facts = {fact.name: fact for fact in said.facts}
+    seen = times >= facts["mean_utilization"].start
+    assert said.kind == LoadBalancingKind.BEHIND
+    assert (facts["mean_utilization_at_work"].value, facts["busiest_utilization_at_work"].value) == (40.0, 90.0)
+    assert (facts["gap_at_work"].value, facts["gap_at_work"].threshold) == (50.0, 20.0)
+    ends = facts["mean_utilization"].end or 0.0
+    assert ends <= times[-1] + 600.0
+    every = np.concatenate([loads[seen], np.zeros((int((ends - times[-1]) / 15.0), 2))])
+    assert facts["mean_utilization"].value == pytest.approx(every[:, 1].mean())
+    assert facts["busiest_utilization"].value == pytest.approx(every[:, 0].mean())
+    assert times[0] <= (facts["gap_at_work"].start or 0.0) < (facts["gap_at_work"].end or 0.0) <= times[-1]
+    assert "outside pauses 40 % and 90 %, 50 percentage points behind the busiest" in said.reason
+
+
+def test_given_a_short_job_when_it_fires_then_no_time_is_longer_than_the_job() -> None:
+    loads = columns([90.0] * 42, [40.0] * 42)
+    window = BalanceWindow()
+    window.add_all(START + 540.0 + 60.0 * np.arange(42.0), loads)
+    window.add(START + 540.0 + 60.0 * np.arange(42.0), loads)
+    spans = [(fact.start, fact.end) for fact in RULE.judge(window, windowed(loads), DEFAULTS).facts if fact.start]
+    assert set(spans) == {(START + 540.0, START + 540.0 + 60.0 * 41)}
 
 
 def test_given_partitioned_gpus_when_judged_then_utilization_is_what_is_missing() -> None:
     parted = replace(view_of("algo-1"), mig_names=("gpu0.mig1",))
-    assert "partitioned (MIG)" in (RULE.unfit(parted) or "")
+    window = BalanceWindow()
+    assert RULE.judge(window, parted, DEFAULTS).kind == across(parted).kind == WarmUpKind.PARTITIONED
     assert "partitioned (MIG)" in across(parted).reason
-    assert across(parted, view_of("algo-2", counted(90))).reason.startswith("the job has only one node with GPUs")
-    assert RULE.unfit(replace(view_of("algo-1", counted(1)), mig_names=("gpu1.mig1",))) == (
-        "algo-1 has only one GPU, and so none to compare."
-    )
-    assert RULE.unfit(view_of("algo-1", counted(1), counted(1))) is None
+    assert across(parted, view_of("algo-2", counted(90))).kind == LoadBalancingKind.NO_OTHER_NODE
+    one = replace(view_of("algo-1", counted(1)), mig_names=("gpu1.mig1",))
+    assert RULE.judge(window, one, DEFAULTS).reason == "algo-1 has only one GPU, and so none to compare."
 
 
 def test_given_gpus_of_which_pairs_are_apart_when_judged_then_those_below_one_are_behind() -> None:

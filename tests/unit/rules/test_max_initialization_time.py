@@ -6,6 +6,7 @@ import pytest
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
+from trainguard.rules.max_initialization_text import MaxInitializationKind
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.spec import Loss
@@ -81,7 +82,7 @@ def test_given_no_framework_metrics_when_judged_then_the_rule_does_not_apply_and
     result = RULE.judge(without, DEFAULTS)
 
     assert result.status is Status.NOT_APPLICABLE
-    assert "none are configured and none were seen" in result.reason
+    assert result.kind == MaxInitializationKind.NO_FRAMEWORK_METRICS
     assert RULE.judge(replace(without, framework_seen=True), DEFAULTS).status is Status.FIRED
 
 
@@ -108,14 +109,17 @@ def test_given_a_step_before_the_known_start_when_judged_then_it_took_no_time() 
 def test_given_a_late_step_when_it_fires_then_the_reason_has_the_jobs_own_numbers() -> None:
     result = RULE.judge(replace(VIEW, first_step_at=START + 1_878.0), DEFAULTS)
 
-    assert result.reason == "the first step began 31.3 min after the training start (threshold 20 min)."
+    assert (
+        result.reason
+        == "The first step began at 2023-11-14 22:44 UTC, 31.3 min after the training start (threshold 20 min)."
+    )
     assert RULE.clear_after_s(DEFAULTS, 0.5) == 180.0
 
 
 def test_given_no_step_yet_when_warming_up_then_the_reason_tells_when_it_will_be_judged() -> None:
     assert RULE.judge(replace(VIEW, system_through=START + 720.0), DEFAULTS).reason == (
-        "no step was seen in the 12 min since the training start; judged after 26 min, which is the threshold 20 min "
-        "and 6 min in which a step may still arrive."
+        "No step was seen in the 12 min since the training start at 2023-11-14 22:13 UTC (threshold 20 min); a step "
+        "may still arrive for 6 min after the threshold."
     )
 
 
@@ -161,7 +165,7 @@ def test_given_gpus_and_loaders_at_work_when_no_step_is_written_then_nobody_is_t
 
     assert result.status is Status.NOT_APPLICABLE
     assert result.reason == (
-        "the job's framework metrics have no steps: GPUs have worked and data loaders fetched for 45 min without one, "
+        "The job's framework metrics have no steps: GPUs have worked and data loaders fetched for 45 min without one, "
         "so its first step is unknown."
     )
     assert RULE.judge(replace(trains, first_step_at=START + 1_500.0), DEFAULTS).status is Status.FIRED
@@ -193,7 +197,8 @@ def test_given_gpus_at_work_without_any_step_when_it_fires_then_it_is_a_risk_and
 
     assert result.status is Status.FIRED
     assert result.reason == (
-        "no step was seen in the 48 min since the training start (threshold 20 min), but GPUs have worked for 45 min."
+        "No step was seen in the 48 min since the training start at 2023-11-14 22:13 UTC (threshold 20 min), but GPUs "
+        "have worked for 45 min."
     )
     assert result.advice == (
         "Check that the job writes steps, as it is set to: GPUs that have worked for 45 min without one rather train "
@@ -212,7 +217,7 @@ def test_given_a_short_job_that_has_ended_when_it_wrote_no_framework_metrics_the
 
     assert result.status is status
     if not seen:
-        assert result.reason == "the job has ended and wrote no framework metrics, so its first step is unknown."
+        assert result.reason == "The job has ended and wrote no framework metrics, so its first step is unknown."
 
 
 def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is_no_excuse() -> None:
@@ -230,7 +235,9 @@ def test_given_a_restart_without_a_step_when_it_fires_then_the_work_before_it_is
     result = RULE.judge(restarted, DEFAULTS)
 
     assert result.status is Status.FIRED
-    assert result.reason == "no step was seen in the 50 min since the restart of the job (threshold 20 min)."
+    assert result.reason == (
+        "No step was seen in the 50 min since the restart of the job at 2023-11-15 00:43 UTC (threshold 20 min)."
+    )
     assert result.wasted_share is not None
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.rules.node_replay import JOB_START, Replay, node_minutes, series
 from trainguard.finding import Fact
 from trainguard.records import Status
-from trainguard.rules.bottleneck_counts import MinuteCount, Share
-from trainguard.rules.bottlenecks import SLOW_SHARE
+from trainguard.rules.bottleneck_counts import MinuteCount, Share, Tally
+from trainguard.rules.bottlenecks import SLOW_SHARE, _minutes, _points
 from trainguard.rules.cpu_bottleneck import CPUBottleneck, CPUBottleneckParameters
 from trainguard.rules.cpu_bottleneck_text import text
 from trainguard.rules.io_bottleneck import IOBottleneck, IOBottleneckParameters
@@ -99,10 +99,8 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
 
 def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float = 0.0, judged: int = 8) -> MinuteCount:
     """Return a minute of two GPUs by its means, percent."""
-    sums = {
-        name: round(judged * each) for name, each in {"gpu": gpu, "level": level, "peak": peak, "lost": lost}.items()
-    }
-    return MinuteCount(5, judged, 0, gpus=2, **sums)
+    sums = {name: round(100 * judged * each) for name, each in {"gpu": gpu, "level": level, "peak": peak}.items()}
+    return MinuteCount(5, judged, 0, gpus=2, lost=round(judged * lost), **sums)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +161,22 @@ def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or
 ) -> None:
     share = Share(hits, judged, lost)
     assert (share.percent, share.wasted_of(least)) == (percent, wasted)
+
+
+def test_shares_of_minutes_keep_hits_and_judged_apart() -> None:
+    slow = MinuteCount(1, 8, 0, gpu=800 * 45)
+    kept = Tally(judged=40, minutes=[slow, MinuteCount(2, 12, 0, gpu=1_200 * 99)], slow=16, slow_lost=7_000)
+    found = _minutes(kept, [slow])
+    assert (found.recent.hits, found.recent.judged) == (8, 20)
+    assert (found.whole.hits, found.whole.judged) == (24, 40)
+    assert (found.recent.lost, found.whole.lost) == (slow.wasted, 7_000 + slow.wasted)
+    assert slow.wasted > 0
+
+
+def test_shares_of_points_keep_hits_judged_and_lost_apart() -> None:
+    kept = Tally(
+        judged=40, bottlenecked=9, lost=500, minutes=[MinuteCount(1, 8, 3, lost=2), MinuteCount(2, 12, 1, lost=4)]
+    )
+    found = _points(kept)
+    assert (found.recent.hits, found.recent.judged, found.recent.lost) == (4, 20, 600)
+    assert (found.whole.hits, found.whole.judged, found.whole.lost) == (9, 40, 500)

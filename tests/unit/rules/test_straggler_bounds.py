@@ -101,14 +101,14 @@ def test_given_a_rank_when_one_block_is_not_slow_or_not_there_then_it_is_no_stra
 
 
 @pytest.mark.parametrize(
-    ("lasting_s", "patience"), [(0.5, None), (900.0, None), (901.0, "3/4"), (3_600.0, "3/12"), (9_000.0, "3/12")]
+    ("lasting_s", "patience"), [(0.5, "1/1"), (900.0, "3/3"), (901.0, "3/4"), (3_600.0, "3/12"), (9_000.0, "3/12")]
 )
 def test_given_a_time_when_it_is_counted_in_blocks_then_begun_ones_count_up_to_an_hour(
-    lasting_s: float, patience: str | None
+    lasting_s: float, patience: str
 ) -> None:
     said = judge(beside(steady(300)), lasting_s=lasting_s)
     assert said.patience == patience
-    assert said.status is (Status.FIRED if patience is None else Status.WARMING_UP)
+    assert said.status is (Status.FIRED if patience in {"1/1", "3/3"} else Status.WARMING_UP)
 
 
 def test_given_one_block_when_it_is_waited_for_then_it_is_told_in_the_singular() -> None:
@@ -121,10 +121,10 @@ def test_given_slow_ranks_when_told_then_four_are_named_and_the_others_counted()
         ranks = {f"algo-1-{number}": steady(300 if number < slow else 100) for number in range(slow + fast)}
         return judge(job({"algo-1": ranks})).reason
 
-    assert of(2, 4).endswith("4 ranks wait for it in each step of 1 s; slow are algo-1-0, algo-1-1.")
+    assert of(2, 4).endswith("4 ranks waited for it in each step of 1 s; slow are algo-1-0, algo-1-1.")
     assert of(4, 6).endswith("slow are algo-1-0, algo-1-1, algo-1-2, algo-1-3.")
     assert of(6, 8).endswith("slow are algo-1-0, algo-1-1, algo-1-2, algo-1-3, and 2 more.")
-    assert of(1, 1).endswith("; 1 rank waits for it in each step of 1 s.")
+    assert of(1, 1).endswith("; 1 rank waited for it in each step of 1 s.")
 
 
 def test_given_all_ranks_of_a_node_when_they_are_slow_then_the_node_is_named_and_else_a_rank() -> None:
@@ -136,7 +136,7 @@ def test_given_all_ranks_of_a_node_when_they_are_slow_then_the_node_is_named_and
         }
         return judge(job(nodes)).reason.partition(":")[0]
 
-    assert of("c", "d") == "every rank of algo-2 is slow, most of all algo-2-c"
+    assert of("c", "d") == "Every rank of algo-2 is slow, most of all algo-2-c"
     assert of("c") == "algo-2-c is slow"
     assert of("c", single=True) == "algo-2-c is slow"
     assert of("b", "c") == "algo-1-b is slow"
@@ -197,7 +197,7 @@ def test_given_a_job_when_framework_metrics_are_awaited_then_peers_are_missing_a
         return judge(JobView(0.0, None, None, expected, seen, False, {})).reason
 
     assert of(seen=False, expected=False).startswith("This job has written no framework metrics")
-    assert of(seen=True, expected=False).startswith("the steps of fewer than two ranks")
-    assert of(seen=False, expected=True).startswith("the steps of fewer than two ranks")
+    assert of(seen=True, expected=False).startswith("The steps of fewer than two ranks")
+    assert of(seen=False, expected=True).startswith("The steps of fewer than two ranks")
     assert judge(job({"algo-1": {"algo-1-0": steady(100)}})).plain_details == {"processes": {}}
     assert Straggler().clear_after_s(StragglerParameters(), 60.0) == 1_800.0

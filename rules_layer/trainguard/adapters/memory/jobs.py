@@ -42,7 +42,7 @@ class MemoryJobs:
             return stored
 
     def update_status(self, record: JobRecord) -> None:
-        """Write status, size, times, active, closing, its asks, file_fault and expires_at.
+        """Write status, size, times, active, closing, its asks, left_at, file_fault and expires_at.
 
         Nothing of it is written if a final status would be lost, unless the job was started after its stored end; or
         if the item has come to have another ARN.
@@ -55,7 +55,9 @@ class MemoryJobs:
             if stored.status.is_final and not update.status.is_final:
                 if stored.ended_at is None or update.started_at is None or update.started_at <= stored.ended_at:
                     return
-                stored = frozen_record(stored, ended_at=None, expires_at=None)
+                stored = frozen_record(stored, ended_at=None)
+            if update.active:
+                stored = frozen_record(stored, expires_at=None)
             known = {
                 name: value
                 for name in ("instance_count", "created_at", "started_at", "ended_at", "expires_at")
@@ -70,6 +72,7 @@ class MemoryJobs:
                 urgent=update.urgent,
                 close_asks=update.close_asks,
                 close_asked_at=update.close_asked_at,
+                left_at=update.left_at,
                 file_fault=update.file_fault,
                 **known,
             )

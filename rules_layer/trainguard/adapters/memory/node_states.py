@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from trainguard.adapters.immutable import frozen_record
 from trainguard.adapters.memory.faults import Faults
+from trainguard.adapters.stored_form import stored_node
 from trainguard.errors import StateConflictError
 from trainguard.records import NodeRecord, StreamKey
 
@@ -27,7 +28,7 @@ class MemoryNodeStates:
         """Write the item if its stored Version is still ``record.version``; raise StateConflictError otherwise."""
         key = record.key
         item = f"NodeState/{key.job}/{key.node_kind}"
-        written = frozen_record(record, version=record.version + 1)
+        written = replace(stored_node(record), version=record.version + 1)
         with self._faults.call("NodeStates.save", item=item, version=record.version), self._lock:
             stored = self._records.get(key)
             if (0 if stored is None else stored.version) != record.version:

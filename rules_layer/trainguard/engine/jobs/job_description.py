@@ -84,6 +84,7 @@ def reopened(record: JobRecord, description: TrainingJobDescription | None) -> J
         closing=False,
         close_asks=0,
         close_asked_at=None,
+        left_at=None,
         expires_at=None,
     )
 

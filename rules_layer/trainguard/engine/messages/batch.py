@@ -14,6 +14,7 @@ from trainguard.engine.jobs.job_description import with_description
 from trainguard.engine.jobs.job_file import KnownJobs
 from trainguard.engine.jobs.job_registry import JobRegistry, job_of_place
 from trainguard.engine.jobs.known_places import KnownPlaces
+from trainguard.engine.jobs.reopening import goes_on, open_streams, reopen
 from trainguard.engine.messages.sqs_messages import JobMessages, Message, StreamMessages, sort_messages
 from trainguard.engine.summary import Summariser
 from trainguard.errors import PortUnavailableError, StateConflictError, TooManyNamesError, TrainGuardError
@@ -111,7 +112,10 @@ class BatchProcessor:
         return failed
 
     def _job_of(self, job_messages: JobMessages) -> JobRecord | None:
-        """Return the job's item; None for objects that lie elsewhere than the job's own, and for unknown tasks."""
+        """Return the job's item; None for objects that lie elsewhere than the job's own, and for unknown tasks.
+
+        A job that was left and goes on is open again.
+        """
         jobs = self._services.jobs
         if job_messages.source is None:
             return jobs.load(job_messages.job)
@@ -125,7 +129,9 @@ class BatchProcessor:
                 return None
         announced = bool(job_messages.ended or job_messages.job_files)
         job = replace(self._registry, training_jobs=known).ensure(bucket=bucket, root=root, announced=announced)
-        return job if job is not None and (job.bucket, job.prefix) == (bucket, root.prefix) else None
+        if job is None or (job.bucket, job.prefix) != (bucket, root.prefix):
+            return None
+        return reopen(job, jobs=jobs, nodes=self._services.nodes) if goes_on(job, job_messages.written_at) else job
 
     def _follow(self, job: JobRecord, job_messages: JobMessages) -> JobRecord:
         """Take in what is known of a job whose end mark or own file rang, and close it when it has ended.
@@ -140,6 +146,8 @@ class BatchProcessor:
             # SageMaker has come to know it this moment: the tick recognises it.
             return job
         described = with_description(job, description)
+        if described.active and not job.active:
+            open_streams(job, services.nodes)
         said = JobStatus.UNKNOWN if description is None else description.status
         if (said.is_final and described.active) or (said is JobStatus.UNKNOWN and job_messages.ended):
             now = self._now()

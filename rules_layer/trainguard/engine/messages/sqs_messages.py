@@ -43,7 +43,8 @@ class StreamMessages:
 class JobMessages:
     """Messages of one job. ``source`` is where the objects lie; None when only our own tasks name the job.
 
-    ``generation`` is that of the registration for which the tasks are. ``ended`` are the messages of marks of the end,
+    ``generation`` is that of the registration for which the tasks are. ``written_at`` is when S3 got the newest of the
+    objects, epoch seconds; None without any. ``ended`` are the messages of marks of the end,
     ``job_files`` those of the job's own file.
     """
 
@@ -53,6 +54,7 @@ class JobMessages:
     ended: list[str] = field(default_factory=list)
     job_files: list[str] = field(default_factory=list)
     generation: int = 0
+    written_at: float | None = None
 
     @property
     def message_ids(self) -> list[str]:
@@ -181,6 +183,8 @@ def _add_object(
     unit = parsed.unit if isinstance(parsed, EndKey) else parsed.node
     if unit is None:
         return
+    if not isinstance(parsed, EndKey):
+        job_messages.written_at = max(found.at.timestamp(), job_messages.written_at or 0.0)
     node_key = StreamKey(parsed.root.job, unit, parsed.stream)
     work = NodeWork(node_key, messages=[Announced(key, parsed)], repeated=message.deliveries > 1)
     _join(job_messages, work, message.message_id)

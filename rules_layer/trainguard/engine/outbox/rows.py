@@ -73,7 +73,6 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         expires_at=context.expires_at,
         generation=context.generation,
         earlier_episodes=verdict.earlier_episodes,
-        about=result.about,
     )
 
 

@@ -74,6 +74,11 @@ class FamilyStreams(ABC):
         del now
         return frozenset()
 
+    def heard_at(self, key: StreamKey) -> float | None:
+        """Return when S3 got a stream's newest object, epoch seconds; None where its item's cursors say enough."""
+        del key
+        return None
+
     @property
     def near(self) -> bool:
         """Whether a rule over one of the units is near a change."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from zlib import crc32
 
 import msgspec
 
@@ -18,9 +19,12 @@ from trainguard.records import NodeRecord, StreamKey
 
 
 class Watched(msgspec.Struct):
-    """The Version of a node's item, and since when (epoch seconds) the tick has seen it unchanged."""
+    """What a stream's item said of its data, and since when (epoch seconds) the tick has seen that unchanged.
 
-    version: int
+    ``mark`` is `JobStreams.mark_of`.
+    """
+
+    mark: int
     since: float
 
 
@@ -94,6 +98,16 @@ class JobStreams:
     def last_fault(self) -> str | None:
         """What was wrong last, on the first unit that has something to say."""
         return next((family.last_fault for family in self.families.values() if family.last_fault), None)
+
+    def mark_of(self, key: StreamKey) -> int:
+        """Return what changes when a stream's unit writes something, and not when the engine looks for it in vain.
+
+        The Version of its item does not tell: a watch over silence writes the item, too.
+        """
+        record = self.records[key]
+        heard = self.families[key.family].heard_at(key)
+        said = (sorted(record.cursors.items()), sorted(record.pending), record.watermark_s, heard)
+        return crc32(repr(said).encode())
 
     def stream_of(self, key: StreamKey) -> Stream:
         """Return one stream; KeyError when there is none."""

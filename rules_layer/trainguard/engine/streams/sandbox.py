@@ -14,7 +14,11 @@ import msgspec
 import numpy as np
 
 from trainguard.errors import RuleLoadError
+<<<<<<< HEAD
 from trainguard.finding import Fact, Progress
+=======
+from trainguard.finding import MOST_FACTS, Fact, Progress
+>>>>>>> main
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.extension import is_custom
@@ -76,6 +80,7 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         wasted_share=_share(rule, "wasted_share", result.wasted_share),
         confidence=_share(rule, "confidence", result.confidence),
         score=None,
+<<<<<<< HEAD
         about={},
         kind=_text(rule, "kind", result.kind, NAME_LENGTH) or "",
         facts=_facts(rule, result.facts),
@@ -84,6 +89,10 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         past_advice=_text(rule, "past_advice", result.past_advice, TEXT_LENGTH),
         found=None,
         needs_longer=result.needs_longer is True,
+=======
+        kind=_text(rule, "kind", result.kind, NAME_LENGTH) or "",
+        facts=_facts(rule, result.facts),
+>>>>>>> main
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
         onset=_number(rule, "onset", result.onset),
@@ -147,6 +156,20 @@ def _count(rule: str, field: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise RuleLoadError(rule, field, value, "a whole number from 0")
     return int(value)
+
+
+def _facts(rule: str, value: Any) -> tuple[Fact, ...]:
+    expected = f"a tuple of at most {MOST_FACTS} facts with finite numbers"
+    if not isinstance(value, tuple) or len(value) > MOST_FACTS:
+        raise RuleLoadError(rule, "facts", value, expected)
+    try:
+        facts = msgspec.convert(msgspec.to_builtins(value), tuple[Fact, ...])
+    except (TypeError, ValueError, msgspec.ValidationError) as fault:
+        raise RuleLoadError(rule, "facts", fault, expected) from fault
+    numbers = (number for fact in facts for number in (fact.value, fact.start, fact.end, fact.threshold))
+    if not all(math.isfinite(number) for number in numbers if isinstance(number, int | float)):
+        raise RuleLoadError(rule, "facts", value, expected)
+    return facts
 
 
 def _pooled(rule: str, value: Any) -> tuple[int, int] | None:

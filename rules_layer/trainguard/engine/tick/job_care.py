@@ -16,7 +16,7 @@ from trainguard.engine.jobs.stale_state import clear_stale_state
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.streams.session import SILENT_S
 from trainguard.engine.summary import Summariser, Summary, missing_streams
-from trainguard.engine.tick.tick import TICK_S, is_turn
+from trainguard.engine.tick.tick import CALM_EVERY, TICK_S, is_turn
 from trainguard.errors import PortUnavailableError, StateDamagedError
 from trainguard.ports import JobLook, NodeTask, Services, Timing
 from trainguard.records import FIRST_FAMILY, JobRecord, NodeRecord, StreamKey
@@ -25,7 +25,10 @@ DESCRIBE_AFTER_S = 600.0
 """A job whose every node is silent for this long may have ended without an event that says so."""
 
 ABANDONED_S = 86_400.0
-"""A job that SageMaker does not know, and that writes nothing for this long, has ended."""
+"""A job that SageMaker does not know, and that writes nothing for this long, has ended.
+
+It is opened again if it writes on: see `reopening`.
+"""
 
 LONG_SILENT_S = 1_200.0
 """After this long a job is asked about in fewer ticks: it may wait for its instances, or write nothing."""
@@ -79,6 +82,8 @@ class _Look:
         self._families = families
         self._summariser = Summariser(services=services, timing=timing, families=families)
         self._registry = JobRegistry.of(services, timing.now)
+        self._ended: JobRecord | None = None
+        """The job as it was described when a rule was about to fire, where that says that it has ended."""
 
     def make(self) -> int:
         job = self._services.jobs.load(self._look.job)
@@ -90,7 +95,7 @@ class _Look:
             return 0
         self._poll(job)
         try:
-            summary = self._summariser.summarise(job)
+            summary = self._summariser.summarise(job, lambda: self._described(job))
         except StateDamagedError as fault:
             self._services.tasks.send([self._rebuild(job, fault)])
             raise
@@ -106,6 +111,17 @@ class _Look:
         tasks = self._wake(job, summary.streams)
         self._services.tasks.send(tasks)
         return len(tasks) + self._reconcile(job, summary.streams)
+
+    def _described(self, job: JobRecord) -> JobRecord:
+        """Return the job as it is described now: it may have ended without an event that says so."""
+        description = KnownJobs(self._services, bucket=job.bucket, root=job.root).describe(job.root.job)
+        if job.is_outside and description is not None and not description.is_outside:
+            return job  # SageMaker has come to know it this moment, see `_reconcile`
+        is_gone = description is None and not job.is_outside
+        described = replace(job, closing=True) if is_gone else with_description(job, description)
+        if described.closing and not job.closing:
+            self._ended = described
+        return described
 
     def _rebuild(self, job: JobRecord, fault: StateDamagedError) -> NodeTask:
         """Return a task for the stream of a damaged item: whoever opens it for a task computes it anew from S3."""
@@ -138,7 +154,7 @@ class _Look:
         silent = [
             key
             for key, record in streams.records.items()
-            if _is_due(self._silent_for(streams, key), _silent_after_s(job, record))
+            if self._is_due(job, self._silent_for(streams, key), _silent_after_s(job, record))
         ]
         doubted = streams.doubted(self._now)
         if job.closing:
@@ -149,6 +165,12 @@ class _Look:
             if streams.records[key].pending or key in doubted or self._may_have_dropped(streams, key)
         ]
 
+    @staticmethod
+    def _is_due(job: JobRecord, silent_s: float, after_s: float) -> bool:
+        """Whether a stream is silent just now, or for another five minutes: a failing task is not sent each minute."""
+        looks_every_s = TICK_S if job.urgent else CALM_EVERY * TICK_S
+        return silent_s >= after_s and (silent_s - after_s) % SILENT_S < looks_every_s
+
     def _may_have_dropped(self, streams: JobStreams, key: StreamKey) -> bool:
         """Whether messages of a silent node may have been dropped, whose objects nothing else would find."""
         is_open = not streams.records[key].closed
@@ -157,14 +179,17 @@ class _Look:
     def _is_urgent(self, job: JobRecord, summary: Summary) -> bool:
         """Whether the job is to be looked at each minute: something is near a change, waits, or is falling silent.
 
-        So is a job whose data come otherwise than by minutes, since its rules go by the clock of looks.
+        So is a job whose data come otherwise than by minutes, since its rules go by the clock of looks. A job all of
+        whose streams have long been silent is not: nothing comes that could change it.
         """
         streams = summary.streams
-        minutely = job.evaluation_every_s <= TICK_S or bool(job.policy.source)
-        others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
-        if job.closing or minutely or others or summary.assessment.near:
+        if job.closing or job.evaluation_every_s <= TICK_S or job.policy.source:
             return True
-        return any(record.pending for record in streams.records.values()) or self._falls_silent(job, streams)
+        if streams.records and min(self._silent_for(streams, key) for key in streams.records) >= LONG_SILENT_S:
+            return False
+        others = any(key.family != FIRST_FAMILY and not record.closed for key, record in streams.records.items())
+        waits = any(record.pending for record in streams.records.values())
+        return others or waits or summary.assessment.near or self._falls_silent(job, streams)
 
     def _falls_silent(self, job: JobRecord, streams: JobStreams) -> bool:
         """Whether a stream is about to be silent, or has been for a short time."""
@@ -184,9 +209,12 @@ class _Look:
         """Ask about a job that has gone silent: the event that says that it ended may be lost.
 
         A job outside SageMaker that never says that it has ended has ended when all its collectors are silent for ten
-        minutes, and without collectors when it writes nothing for a day. One that
-        SageMaker has come to know meanwhile is registered anew, or closed when its profile belongs elsewhere.
+        minutes, and without collectors when it writes nothing for a day. One that SageMaker has come to know meanwhile
+        is registered anew, or closed when its profile belongs elsewhere.
         """
+        if self._ended is not None:
+            self._begin_close(self._ended)
+            return 1
         silence = min(self._silent_for(streams, key) for key in streams.records or [streams.own.key])
         if job.closing or (streams.records and silence < DESCRIBE_AFTER_S and not job.is_outside):
             return 0
@@ -202,9 +230,9 @@ class _Look:
         known = self._registry.recognise(job, description)
         described = with_description(known, description)
         outside = description is None or description.is_outside
-        abandoned = outside and (silence >= ABANDONED_S or self._is_left(job, silence))
-        if (described.status.is_final and described.policy.evaluated) or abandoned:
-            self._begin_close(described)
+        has_ended = described.status.is_final and described.policy.evaluated
+        if has_ended or (outside and (silence >= ABANDONED_S or self._is_left(job, silence))):
+            self._begin_close(described if has_ended else replace(described, left_at=self._now))
             return 1
         if described != known:
             self._services.jobs.update_status(described)
@@ -240,8 +268,3 @@ def _silent_after_s(job: JobRecord, record: NodeRecord) -> float:
     """Return after how many seconds without a change an item is silent: later where minutes wait to be evaluated."""
     may_wait = record.key.stream == "system" and not record.pending
     return SILENT_S + (job.evaluation_every_s - TICK_S if may_wait else 0.0)
-
-
-def _is_due(silent_s: float, after_s: float) -> bool:
-    """Whether a node is silent just now, or for another five minutes: a failing task is not sent each minute."""
-    return silent_s >= after_s and (silent_s - after_s) % SILENT_S < TICK_S

@@ -10,7 +10,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.liveness import known_until, liveness_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.engine.verdicts.words import NODES, NODES_FIRED, POINTS_JUDGED, POINTS_SEEN, over_nodes
+from trainguard.engine.verdicts.words import NODES, NODES_FIRED, POINTS_JUDGED, POINTS_SEEN, SHARE_OF_POINTS, over_nodes
 from trainguard.finding import Fact, severity_rank
 from trainguard.records import JOB_NODE, Status
 
@@ -69,8 +69,10 @@ def _facts(verdicts: Mapping[str, Verdict], nodes: Sequence[str]) -> tuple[Fact,
     counts = [each.result.pooled for each in verdicts.values() if each.result.pooled is not None]
     facts = [Fact(name=NODES_FIRED, value=fired, unit="nodes"), Fact(name=NODES, value=len(nodes), unit="nodes")]
     if len(counts) > 1:
-        facts.append(Fact(name=POINTS_SEEN, value=sum(each[0] for each in counts), unit="points"))
-        facts.append(Fact(name=POINTS_JUDGED, value=sum(each[1] for each in counts), unit="points"))
+        seen, judged = (sum(each[place] for each in counts) for place in (0, 1))
+        facts.append(Fact(name=POINTS_SEEN, value=seen, unit="samples"))
+        facts.append(Fact(name=POINTS_JUDGED, value=judged, unit="samples"))
+        facts.append(Fact(name=SHARE_OF_POINTS, value=seen / judged if judged else 0.0, unit="share"))
     return tuple(facts)
 
 

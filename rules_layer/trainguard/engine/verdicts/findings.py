@@ -11,6 +11,7 @@ from typing import cast
 
 from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, advice_of, explanation_of
 from trainguard.engine.verdicts.losses import (
+    TRACED,
     Loss,
     claimed_buckets,
     claims_of,
@@ -204,7 +205,8 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     if ledger is not None:
         mark_ruined(ledger, fired.values())
     found = {rule: finding_of(each, account, ledger=ledger) for rule, each in fired.items()}
-    explained = {rule: explanation_of(finding, found, account.watermark_s) for rule, finding in found.items()}
+    timeless = {rule: _timeless(finding) for rule, finding in found.items()}
+    explained = {rule: explanation_of(timeless[rule], timeless, account.watermark_s) for rule in found}
     causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
     running = not any(each.ended for each in verdicts)
@@ -242,6 +244,13 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
             )
         )
     return sorted(ranked, key=place)
+
+
+def _timeless(finding: RankedFinding) -> RankedFinding:
+    """Return a finding of a kernel trace without its time: its steps stand for all of the job's."""
+    if spec_of(finding.rule).family != TRACED:
+        return finding
+    return replace(finding, finding=replace(finding.finding, episodes=()))
 
 
 def _own_score(

@@ -17,6 +17,8 @@ _MARKS = (Bucket.HANG, Bucket.BROKEN)
 
 
 RUINED_SCORE = 100.0
+TRACED = "kernels"
+"""The family whose findings are of a few steps, and stand for the steps of the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def claims_of(verdict: Verdict, ledger: Ledger, more: Sequence[Episode] = ()) ->
     if not buckets or until is None:
         return []
     family = spec_of(verdict.rule).family
-    if family == "kernels":
+    if family == TRACED:
         return [Claim(verdict.rule, buckets, ((_begin(ledger), until),))]
     named = {node.node for node in ledger.nodes} if family == FIRST_FAMILY else set()
     return [_claim(verdict.rule, buckets, each, named, until) for each in (*_lasting(verdict, buckets), *more)]

@@ -12,6 +12,7 @@ from trainguard.timestamps import iso_time
 NODES_FIRED, NODES = "nodes_fired", "nodes_judged"
 SILENT = "silent"
 POINTS_SEEN, POINTS_JUDGED = "points_seen_on_nodes", "points_judged_on_nodes"
+SHARE_OF_POINTS = "share_of_points_on_nodes"
 
 
 def past_words(rule: str, kind: str, facts: tuple[Fact, ...], *, reason: str, advice: str | None) -> Words:
@@ -59,7 +60,7 @@ def over_nodes(reason: str, facts: Sequence[Fact], worst: str | None, waiting: i
     judged = numbers.get(POINTS_JUDGED)
     if judged:
         seen = numbers[POINTS_SEEN]
-        share = show_percent(100.0 * seen / judged)
+        share = show_percent(100.0 * numbers[SHARE_OF_POINTS])
         reason += f" Over {nodes:.0f} nodes: {seen:,.0f} of {judged:,.0f} points ({share})."
     if unjudged is not None:
         reason += f" {waiting} of {max(nodes, waiting):.0f} nodes without a verdict: {unjudged}"

@@ -95,7 +95,8 @@ class DebugSession(Session[StepStream[DebugState]]):
         self.counters["too_many_workers"] += ledger.refused
         ledger.given_up = ledger.refused = 0
         state.last_complete = ledger.last_complete
-        state.looked_s = max(self._looked_s, state.looked_s)
+        # When S3 was last asked in vain depends on deliveries, and says nothing of a run that has ended.
+        state.looked_s = 0.0 if closed else max(self._looked_s, state.looked_s)
         if self._progress_s:
             state.progress_s = self._progress_s
         cursors = {STEP: ledger.passed, NEWEST: self._newest}

@@ -5,7 +5,7 @@ step on. Which run a file is of is decided as it is read, once it has steps to c
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 TOGETHER_S = 60.0
 """Files that were saved within a minute were copied or uploaded together: their names say which is newer."""
+
+MOST_NUMBERS = 8_000_000
+"""Numbers of files that are held to be compared, 16 bytes each; of others, those read longest ago are read again."""
 
 _NUMBER = re.compile(r"(\d+)")
 
@@ -81,8 +84,15 @@ class RunFinder:
 
         version = (file.key.name, file.listed.last_modified)
         if version not in self._values:
-            self._values[version] = values_of(self.files.whole(file).rows, self.names)
+            recorded = values_of(self.files.whole(file).rows, self.names)
+            while self._values and _numbers([recorded, *self._values.values()]) > MOST_NUMBERS:
+                del self._values[next(iter(self._values))]
+            self._values[version] = recorded
         return self._values[version]
+
+
+def _numbers(runs: "Iterable[RunValues]") -> int:
+    return sum(steps.size for run in runs for steps, _ in run.values())
 
 
 def _in_age(one: ListedFile, other: ListedFile) -> tuple[ListedFile, ListedFile]:

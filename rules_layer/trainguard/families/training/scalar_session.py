@@ -80,7 +80,8 @@ class ScalarSession(Session[StepStream[ScalarState]]):
         self.counters["repeated_scalars"] += state.rows.dropped
         self.counters["too_many_scalars"] += state.rows.refused
         state.rows.dropped = state.rows.refused = 0
-        state.looked_s = max(self._looked_s, state.looked_s)
+        # When S3 was last asked in vain depends on deliveries, and says nothing of a run that has ended.
+        state.looked_s = 0.0 if closed else max(self._looked_s, state.looked_s)
         if self._progress_s:
             state.progress_s = self._progress_s
         newest = max((state.front_of(source) for source in state.rows.newest), default=-1)

@@ -36,6 +36,11 @@ class TrainingStreams(FamilyStreams):
         """Return the streams that were silent for as long as StalledTrainingRule allows: S3 is to be asked."""
         return frozenset(key for key, stream in self.of_steps.items() if stream.is_overdue(now))
 
+    def heard_at(self, key: StreamKey) -> float | None:
+        """Return when S3 got a stream's newest object, epoch seconds: a file may grow by what holds no step."""
+        stream = self.of_steps.get(key)
+        return None if stream is None else stream.state.progress_s
+
     def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         """Return the verdict of each rule that runs on the job; moves the episodes in ``own``."""
         by_unit = self._with_data(self.unit_verdicts())

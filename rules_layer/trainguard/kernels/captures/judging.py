@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
+from trainguard.finding import Fact
 from trainguard.kernels.captures.verdict import Proof, RuleVerdict
 from trainguard.kernels.columns import is_cut
 from trainguard.kernels.document import RankProfile
@@ -69,12 +72,12 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
     return RuleVerdict(
         rule=rule,
         severity=max((each.severity for _, each in counted), key=lambda each: each.rank),
-        summary=_text(worst.summary),
+        kind=worst.kind,
+        facts=[_fact(each) for each in worst.facts],
         value=worst.value,
         threshold=worst.threshold,
         gain_ns_per_step=worst.gain.ns_per_step,
         gain_share=worst.gain.share,
-        recommendation=_text(worst.recommendation),
         sure=len(sure),
         unsure=len(entries) - len(sure),
         ranks=[name for name, _ in counted if name][:NAMED],
@@ -83,6 +86,10 @@ def _of_rule(rule: str, entries: Sequence[tuple[str, KernelFinding]]) -> RuleVer
             for each in worst.evidence[:EVIDENCE]
         ],
     )
+
+
+def _fact(fact: Fact) -> Fact:
+    return replace(fact, value=_text(fact.value)) if isinstance(fact.value, str) else fact
 
 
 def _text(text: str) -> str:

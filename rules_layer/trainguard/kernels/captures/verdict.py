@@ -4,10 +4,10 @@ import msgspec
 from msgspec.structs import replace
 
 from trainguard.errors import TelemetryFormatError
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.captures.step_shares import StepShares
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 64 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
@@ -28,6 +28,10 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     severity : Severity
         The severest of the ranks on which it fires with normal confidence; of all where there is none.
+    kind : str
+        Of `trainguard.kernels.findings.text.KernelKind`.
+    facts : list of Fact
+        What the finding of that rank rests on.
     sure, unsure : int
         On how many ranks it fires with normal, and with low confidence.
     ranks : list of str
@@ -38,12 +42,12 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     severity: Severity
-    summary: str
+    kind: str
+    facts: list[Fact]
     value: float
     threshold: float
     gain_ns_per_step: int
     gain_share: float
-    recommendation: str
     sure: int
     unsure: int
     ranks: list[str]

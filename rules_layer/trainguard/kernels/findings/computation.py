@@ -7,7 +7,8 @@ import numpy as np
 
 from trainguard.finding import Severity
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.findings.finding import FAMILY, Judged, KernelFinding, percent
+from trainguard.kernels.findings.finding import FAMILY, Judged, KernelFinding
+from trainguard.kernels.findings.text import KernelKind, portion, said
 from trainguard.kernels.kernel_names import Precision
 from trainguard.kernels.kernel_table import KernelLine
 
@@ -35,10 +36,9 @@ def tensor_cores_idle(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM if used == 0 else Severity.LOW,
         value=round(used, 4),
         threshold=CORES_ENOUGH,
-        summary=f"{percent(used)} of the time of matrix, convolution and attention kernels is on tensor cores.",
+        **said(KernelKind.TENSOR_CORES_IDLE, portion("tensor_core_share", used, CORES_ENOUGH)),
         evidence=judged.lines(rest),
         gain=judged.gain(min(idle / judged.metrics.counted, judged.metrics.compute_ns) / 2),
-        recommendation="Train in BF16 or FP16 (torch.autocast), allow TF32, make dimensions multiples of 8.",
     )
 
 
@@ -57,10 +57,9 @@ def low_precision_unused(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM,
         value=round(share, 4),
         threshold=FP32_MOST,
-        summary=f"{percent(share)} of the time of kernels that compute is in FP32.",
+        **said(KernelKind.LOW_PRECISION_UNUSED, portion("fp32_share", share, FP32_MOST)),
         evidence=judged.lines(rest),
         gain=judged.gain(min(in_fp32 / judged.metrics.counted, judged.metrics.compute_ns) / 2),
-        recommendation="Use BF16 autocast, and torch.set_float32_matmul_precision('high') for what stays in FP32.",
     )
 
 
@@ -79,10 +78,9 @@ def sm_underfilled(judged: Judged) -> KernelFinding | None:
         severity=Severity.LOW,
         value=round(share, 4),
         threshold=UNDERFILLED_MOST,
-        summary=f"{percent(share)} of the computing time is in kernels with less than one block per multiprocessor.",
+        **said(KernelKind.SM_UNDERFILLED, portion("underfilled_share", share, UNDERFILLED_MOST)),
         evidence=judged.lines(line for line in lines if line.underfilled_ns),
         gain=judged.gain(min(underfilled / judged.metrics.counted, judged.metrics.compute_ns) / 2),
-        recommendation="Give each kernel more work: a larger batch, fused operators.",
     )
 
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Ints, Trace
 from trainguard.kernels.durations import exact_sum
+from trainguard.kernels.findings.text import KernelKind
 from trainguard.kernels.kernel_table import KernelLine, KernelTable
 from trainguard.kernels.metrics import RankMetrics
 from trainguard.kernels.window import Window
@@ -63,6 +64,10 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
         The rule, ``kernels/<Rule>``.
     value, threshold : float
         What was measured and what the rule allows, in the unit that ``summary`` names.
+    kind : KernelKind
+        What was found, and what its words depend on.
+    facts : list of Fact
+        What it rests on; ``summary`` and ``recommendation`` are made of these alone.
     gain : Gain
         The most that can be won of what only this finding explains: each nanosecond of the GPU's time counts at one
         finding, causes before symptoms (a GPU that waits for data has a low busy share, too). So gains add up.
@@ -78,6 +83,8 @@ class KernelFinding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence]
     gain: Gain
     recommendation: str
+    kind: KernelKind
+    facts: list[Fact]
     confidence: Literal["normal", "low"] = "normal"
 
 

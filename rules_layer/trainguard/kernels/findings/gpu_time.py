@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Kind
 from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent, severity
 from trainguard.kernels.findings.host_work import caller_of, work_under
+from trainguard.kernels.findings.text import MICROSECONDS, MILLISECONDS, KernelKind, portion, said
 from trainguard.kernels.gpu_times import busy_shares
 from trainguard.kernels.intervals import Spans, gaps
-from trainguard.kernels.words import times
 
 BUSY_LEAST, BUSY_ENOUGH = 0.5, 0.7
 PARTS = 30
@@ -35,10 +35,14 @@ def gpu_busy_low(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM if busy < BUSY_LEAST else Severity.LOW,
         value=round(busy, 4),
         threshold=BUSY_LEAST if busy < BUSY_LEAST else BUSY_ENOUGH,
-        summary=f"{_who(judged)} busy {percent(busy)} of the time{_each(judged)}.",
+        **said(
+            KernelKind.GPU_BUSY_LOW,
+            portion("busy_share", busy, BUSY_LEAST if busy < BUSY_LEAST else BUSY_ENOUGH),
+            Fact(name="gpus", value=judged.metrics.counted),
+            *_least_busy(judged),
+        ),
         evidence=_worst_parts(judged),
         gain=judged.gain(idle),
-        recommendation="Find what the GPU waits for in the other findings; then try a larger batch.",
     )
 
 
@@ -53,10 +57,18 @@ def gpu_gap(judged: Judged) -> KernelFinding | None:
         severity=severity(judged.metrics.share(long.total), 0.1, 0.3),
         value=round(longest / 1e6, 3),
         threshold=round(limit / 1e6, 3),
-        summary=f"The GPU is idle at a stretch {times(len(long.start))}, up to {longest / 1e6:,.1f} ms.",
+        **said(
+            KernelKind.GPU_GAP,
+            Fact(
+                name="longest_gap",
+                value=round(longest / 1e6, 3),
+                unit=MILLISECONDS,
+                threshold=round(limit / 1e6, 3),
+            ),
+            Fact(name="gaps", value=len(long.start)),
+        ),
         evidence=_longest_gaps(judged, long),
         gain=judged.gain(long.total),
-        recommendation="Look at what the host does in these gaps: checkpoints, logging, evaluation, data loading.",
     )
 
 
@@ -85,10 +97,9 @@ def loader_bound(judged: Judged) -> KernelFinding | None:
         severity=severity(share, LOADER_MOST, LOADER_HIGH),
         value=round(share, 4),
         threshold=LOADER_MOST,
-        summary=f"Steps wait {percent(share)} of their time for the data loader.",
+        **said(KernelKind.LOADER_BOUND, portion("loader_share", share, LOADER_MOST)),
         evidence=_longest(judged, "data loader, GPU idle", waiting),
         gain=judged.gain(waiting.total),
-        recommendation="Raise the DataLoader's num_workers and prefetch_factor, set pin_memory=True, decode less.",
     )
 
 
@@ -105,19 +116,28 @@ def launch_bound(judged: Judged) -> KernelFinding | None:
     delays = metrics.delays.after_call
     if busy >= BUSY_ENOUGH or late < HOST_WAIT_LEAST or not len(delays) or np.median(delays) >= DELAY_MOST_NS:
         return None
-    beside = " beside the wait for data" if metrics.share(metrics.loader_idle_ns) >= SHOWN_WAIT else ""
+    waits = metrics.share(metrics.loader_idle_ns)
+    beside = [portion("waits_for_data_share", waits)] if waits >= SHOWN_WAIT else []
     queue = sum(stream.queue.mean(judged.window) for stream in metrics.streams)
     return KernelFinding(
         id=FAMILY + "LaunchBound",
         severity=severity(metrics.share(idle), 1 - BUSY_ENOUGH, 1 - BUSY_LEAST),
         value=round(float(np.median(delays)) / 1e3, 3),
         threshold=DELAY_MOST_NS / 1e3,
-        summary=f"The GPU waits for launches: kernels start {np.median(delays) / 1e3:.1f} us after their launch"
-        f" at the median, {queue:.1f} launches wait on average, and the host causes {percent(late)} of the idle time"
-        f"{beside}.",
+        **said(
+            KernelKind.LAUNCH_BOUND,
+            Fact(
+                name="launch_delay",
+                value=round(float(np.median(delays)) / 1e3, 3),
+                unit=MICROSECONDS,
+                threshold=DELAY_MOST_NS / 1e3,
+            ),
+            Fact(name="queued_launches", value=round(float(queue), 3)),
+            portion("host_share", late, HOST_WAIT_LEAST),
+            *beside,
+        ),
         evidence=_longest_gaps(judged, _gaps(judged)),
         gain=judged.gain(metrics.host_idle_ns),
-        recommendation="Launch less: CUDA graphs, torch.compile, a fused or foreach optimizer, fewer Python operators.",
     )
 
 
@@ -138,11 +158,14 @@ def small_kernel_storm(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM,
         value=round(share, 4),
         threshold=STORM_SHORT,
-        summary=f"{kernels:,.0f} kernels a step{_on_each(judged)}; {percent(share)} of the launching calls take longer"
-        " than their work.",
+        **said(
+            KernelKind.SMALL_KERNEL_STORM,
+            portion("short_share", share, STORM_SHORT),
+            Fact(name="kernels_per_step", value=round(kernels, 1), threshold=STORM_KERNELS),
+            Fact(name="gpus", value=metrics.counted),
+        ),
         evidence=judged.lines(lines),
         gain=judged.gain(window_ns - metrics.busy_ns),
-        recommendation="Fuse small kernels: torch.compile, foreach optimizers, CUDA graphs, channels_last.",
     )
 
 
@@ -157,30 +180,24 @@ def sync_stall(judged: Judged) -> KernelFinding | None:
         severity=severity(idle, SYNC_IDLE_MOST, 0.2),
         value=round(waiting, 4),
         threshold=SYNC_MOST,
-        summary=f"The host waits {percent(waiting)} of the time for the GPU, which is idle {percent(idle)} of the time"
-        " in or within 1 ms after these calls.",
+        **said(
+            KernelKind.SYNC_STALL,
+            portion("waiting_share", waiting, SYNC_MOST),
+            portion("idle_share", idle, SYNC_IDLE_MOST),
+            Fact(name="after_wait", value=1, unit=MILLISECONDS),
+        ),
         evidence=_waits(judged),
         gain=judged.gain(metrics.sync_idle_ns),
-        recommendation="Remove .item(), .cpu() and print of tensors from the step, copy with non_blocking=True.",
     )
 
 
-def _who(judged: Judged) -> str:
-    several = judged.metrics.counted
-    return "The GPU is" if several == 1 else f"The {several:,} GPUs are on average"
-
-
-def _on_each(judged: Judged) -> str:
-    return "" if judged.metrics.counted == 1 else " on each GPU"
-
-
-def _each(judged: Judged) -> str:
-    """Say which GPU is least busy where there are several."""
+def _least_busy(judged: Judged) -> list[Fact]:
+    """Return which GPU is least busy, where there are several."""
     counted = [gpu for gpu in judged.metrics.gpus if gpu.counted]
     if len(counted) < 2:
-        return ""
+        return []
     least = min(counted, key=lambda gpu: gpu.busy.total)
-    return f", GPU {least.number} {percent(judged.metrics.share(least.busy.total))}"
+    return [portion("least_busy_share", judged.metrics.share(least.busy.total), device=f"gpu{least.number}")]
 
 
 def _worst_parts(judged: Judged) -> list[Evidence]:

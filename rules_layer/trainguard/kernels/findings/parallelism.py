@@ -4,9 +4,10 @@ import re
 
 import numpy as np
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Kind, Trace
-from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding
+from trainguard.kernels.findings.text import KernelKind, portion, said
 from trainguard.kernels.gpu_devices import devices_of
 from trainguard.kernels.intervals import Spans, clipped, difference, merged, union
 
@@ -52,9 +53,12 @@ def _data_parallel(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM,
         value=float(len(devices)),
         threshold=float(ONE_GPU),
-        summary=f"DataParallel runs on {len(devices)} GPUs: one process launches for all of them, and copies the model "
-        f"to each of them in each step. Their kernels take from {percent(judged.metrics.share(min(busy)))} to "
-        f"{percent(judged.metrics.share(max(busy)))} of the time.",
+        **said(
+            KernelKind.DATA_PARALLEL,
+            Fact(name="gpus", value=len(devices), threshold=ONE_GPU),
+            portion("least_busy_share", judged.metrics.share(min(busy))),
+            portion("most_busy_share", judged.metrics.share(max(busy))),
+        ),
         evidence=[
             *_of_calls(judged, _DATA_PARALLEL, calls)[:1],
             *(
@@ -63,7 +67,6 @@ def _data_parallel(judged: Judged) -> KernelFinding | None:
             ),
         ],
         gain=judged.gain(max(judged.window.length - float(np.mean(busy)), 0)),
-        recommendation="Use DistributedDataParallel with one process for each GPU.",
     )
 
 
@@ -89,12 +92,14 @@ def _without_nccl(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM,
         value=round(judged.metrics.share(waits.total), 4),
         threshold=0.0,
-        summary=f"DistributedDataParallel sends gradients by {library} and not by NCCL. Collectives run on the host "
-        f"{percent(judged.metrics.share(waits.total))} of the time, and the GPU is idle meanwhile "
-        f"{percent(judged.metrics.share(idle))} of the time.",
+        **said(
+            KernelKind.WITHOUT_NCCL,
+            Fact(name="library", value=library),
+            portion("collective_share", judged.metrics.share(waits.total)),
+            portion("idle_share", judged.metrics.share(idle)),
+        ),
         evidence=_of_calls(judged, f"collectives of {library}", waits) or [Evidence(what=library, duration_ns=0)],
         gain=judged.gain(idle),
-        recommendation='Call torch.distributed.init_process_group(backend="nccl"): it moves gradients from GPU to GPU.',
     )
 
 

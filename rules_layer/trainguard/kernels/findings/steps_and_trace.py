@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
-from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding
+from trainguard.kernels.findings.text import MILLISECONDS, KernelKind, portion, said
 from trainguard.kernels.step_parts import step_parts
 
 OUTLIER_STEPS, OUTLIER_SIGMAS, OUTLIER_SHARE = 10, 5, 0.1
@@ -30,10 +31,20 @@ def step_outlier(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM,
         value=round(int(lasted.max()) / 1e6, 3),
         threshold=round(limit / 1e6, 3),
-        summary=f"{len(slow)} of {len(steps)} steps take over {limit / 1e6:,.1f} ms; median {median / 1e6:,.1f}.",
+        **said(
+            KernelKind.SLOW_STEPS,
+            Fact(
+                name="slowest_step",
+                value=round(int(lasted.max()) / 1e6, 3),
+                unit=MILLISECONDS,
+                threshold=round(limit / 1e6, 3),
+            ),
+            Fact(name="median_step", value=round(median / 1e6, 3), unit=MILLISECONDS),
+            Fact(name="slow_steps", value=len(slow)),
+            Fact(name="steps", value=len(steps)),
+        ),
         evidence=[_slow_step(judged, parts, int(at)) for at in worst[:SHOWN]],
         gain=judged.gain(float((lasted[slow] - median).sum())),
-        recommendation="Compare these steps with a usual one: checkpoints, logging, loader restarts, other ranks.",
     )
 
 
@@ -74,10 +85,9 @@ def gpu_memory_full(judged: Judged) -> KernelFinding | None:
         severity=Severity.MEDIUM,
         value=round(shares[worst], 4),
         threshold=MEMORY_FULL,
-        summary=f"{percent(shares[worst])} of the memory of GPU {worst} was reserved.",
+        **said(KernelKind.GPU_MEMORY_FULL, portion("reserved_share", shares[worst], MEMORY_FULL, device=f"gpu{worst}")),
         evidence=[_most_reserved(judged, worst)],
         gain=judged.gain(0),
-        recommendation="Leave room before the job runs out of memory: activation checkpointing, a smaller batch.",
     )
 
 
@@ -101,8 +111,11 @@ def queue_full(judged: Judged) -> KernelFinding | None:
         severity=Severity.LOW,
         value=round(share, 4),
         threshold=QUEUE_MOST,
-        summary=f"{percent(share)} of the time 1,024 launches wait for the GPU.",
+        **said(
+            KernelKind.QUEUE_FULL,
+            portion("full_queue_share", share, QUEUE_MOST),
+            Fact(name="queued_launches", value=1_024),
+        ),
         evidence=[Evidence(what="queue of 1,024 launches", duration_ns=judged.metrics.full_queue_ns)],
         gain=judged.gain(0),
-        recommendation="Nothing is wrong: the host is far ahead, so a synchronizing call costs little here.",
     )

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Framework, Kind
 from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, Evidence, Judged, KernelFinding, percent
+from trainguard.kernels.findings.text import KernelKind, said
 from trainguard.kernels.intervals import clipped, merged
 
 TRACE_QUALITY = FAMILY + "TraceQuality"
@@ -12,6 +13,9 @@ EPOCH_LEAST_NS = 10**18
 """An earlier time, in 2001, is no time of the epoch: old traces write the epoch and have no base."""
 
 UNLAUNCHED_MOST, OVERHEAD_MOST, STACKS_MOST = 0.05, 0.05, 0.5
+MOST_FAULTS = 8
+"""So many faults of a trace are named."""
+
 _WRITE_AGAIN = "Have the profiler end before the job does, and copy the whole file."
 _EXPORT_AGAIN = "Export the report again, with tables alone."
 _MARK_STEPS = {
@@ -64,10 +68,14 @@ def trace_quality(judged: Judged) -> KernelFinding | None:
         severity=Severity.LOW,
         value=float(len(faults)),
         threshold=0.0,
-        summary=f"The trace shows less than it could: {'; '.join(fault.words for fault in faults)}.",
+        **said(
+            KernelKind.TRACE_QUALITY,
+            Fact(name="faults", value=len(faults)),
+            *(Fact(name="fault", value=fault.words) for fault in faults[:MOST_FAULTS]),
+            *(Fact(name="remedy", value=each) for each in advice),
+        ),
         evidence=[Evidence(what=fault.words, duration_ns=0) for fault in faults],
         gain=judged.gain(0),
-        recommendation=" ".join(advice) or "Nothing needs to be done.",
     )
 
 

@@ -8,6 +8,7 @@ from trainguard.finding import Severity
 from trainguard.kernels.collectives import collectives_of
 from trainguard.kernels.columns import Bools, Ints, Kind
 from trainguard.kernels.findings.finding import FAMILY, SHOWN, Evidence, Judged, KernelFinding, percent, severity
+from trainguard.kernels.findings.text import KernelKind, portion, said
 from trainguard.kernels.memory_operations import kind_of
 
 EXPOSED_MOST, EXPOSED_HIGH = 0.1, 0.25
@@ -34,12 +35,13 @@ def exposed_communication(judged: Judged) -> KernelFinding | None:
         severity=severity(share, EXPOSED_MOST, EXPOSED_HIGH),
         value=round(share if much else overlap, 4),
         threshold=EXPOSED_MOST if much else OVERLAP_LEAST,
-        summary=f"{percent(share)} of the time the GPU communicates and does not compute;"
-        f" {percent(overlap)} of the communication overlaps with computation.",
+        **said(
+            KernelKind.EXPOSED_COMMUNICATION,
+            portion("exposed_share", share, EXPOSED_MOST),
+            portion("overlap_share", overlap, OVERLAP_LEAST),
+        ),
         evidence=_collectives(judged),
         gain=judged.gain(metrics.exposed_communication_ns),
-        recommendation="Overlap it: bucket size, prefetch, gradient accumulation; or send less: hierarchical or "
-        "compressed collectives. A kernel that waits for a late rank looks the same: compare the ranks.",
     )
 
 
@@ -53,10 +55,9 @@ def memcpy_bound(judged: Judged) -> KernelFinding | None:
         severity=severity(share, MEMORY_MOST, 0.25),
         value=round(share, 4),
         threshold=MEMORY_MOST,
-        summary=f"{percent(share)} of the time the GPU only copies or sets memory.",
+        **said(KernelKind.MEMCPY_BOUND, portion("copy_share", share, MEMORY_MOST)),
         evidence=_by_name(judged, judged.metrics.in_window & (judged.trace.gpu.kind >= Kind.MEMCPY)),
         gain=judged.gain(judged.metrics.exposed_memory_ns),
-        recommendation="Keep data on the GPU, join small copies, pin host memory and copy with non_blocking=True.",
     )
 
 
@@ -79,10 +80,9 @@ def pageable_copy(judged: Judged) -> KernelFinding | None:
         severity=Severity.LOW if share < MEMORY_MOST else Severity.MEDIUM,
         value=round(share, 4),
         threshold=PAGEABLE_MOST,
-        summary=f"Asynchronous copies from or to pageable memory take {percent(share)} of the time.",
+        **said(KernelKind.PAGEABLE_COPY, portion("pageable_share", share, PAGEABLE_MOST)),
         evidence=_by_name(judged, mask),
         gain=judged.gain(lasted),
-        recommendation="Set pin_memory=True in the DataLoader, and copy with non_blocking=True.",
     )
 
 

@@ -4,26 +4,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainguard.finding import Severity
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.columns import Ints
 from trainguard.kernels.document import RankProfile
-from trainguard.kernels.findings.finding import (
-    FAMILY,
-    FEW_STEPS,
-    SHOWN,
-    Evidence,
-    Gain,
-    KernelFinding,
-    in_order,
-    percent,
-)
+from trainguard.kernels.findings.finding import FAMILY, FEW_STEPS, SHOWN, Evidence, Gain, KernelFinding, in_order
+from trainguard.kernels.findings.text import KernelKind, portion, said
 from trainguard.kernels.ranks.alike import groups_of, likes_of
 from trainguard.kernels.ranks.entries import AcrossRanks, RankLine
 from trainguard.kernels.ranks.late import LATE_RANK
 from trainguard.kernels.ranks.transfers import transfers_of
 from trainguard.kernels.ranks.waiting import Waiting, compared, widest
 from trainguard.kernels.ranks.windows import compared_places
-from trainguard.kernels.words import are, counted, have
+from trainguard.kernels.words import are, have
 
 LATE_STEPS, LATE_SHARE, LATE_HIGH = 0.5, 0.05, 0.2
 """Of the steps in which one rank comes last, and of a step that it comes later by."""
@@ -118,11 +110,6 @@ def _late(
         return None
     others = [lines[each] for each in waiting.ranks if each != place]
     slower = lines[place].compute_ns / max(float(np.median([each.compute_ns for each in others])), 1.0)
-    cause = (
-        f"It computes {slower:.2f} times as long as the others"
-        if slower >= SLOW_COMPUTE
-        else "It computes as long as the others, so something else holds it up: its data, its host, a checkpoint"
-    )
     worst = np.argsort(-waiting.lateness_ns, kind="stable")[:SHOWN]
     name = _named(ranks[place])
     return place, KernelFinding(
@@ -130,8 +117,16 @@ def _late(
         severity=_capped(Severity.HIGH if share >= LATE_HIGH else Severity.MEDIUM, steps),
         value=round(share, 4),
         threshold=LATE_SHARE,
-        summary=f"{name} comes last into {waiting.name} in {int(times[mine])} of {steps} steps,"
-        f" {percent(share)} of a step later than the middle one of {counted(len(waiting.ranks), 'rank')}. {cause}.",
+        **said(
+            KernelKind.LATE_RANK,
+            portion("lateness_share", share, LATE_SHARE),
+            Fact(name="late_rank", value=name),
+            Fact(name="collective", value=waiting.name),
+            Fact(name="last_steps", value=int(times[mine])),
+            Fact(name="steps", value=steps),
+            Fact(name="ranks_compared", value=len(waiting.ranks)),
+            Fact(name="compute_ratio", value=round(slower, 3), threshold=SLOW_COMPUTE),
+        ),
         evidence=[
             Evidence(
                 what=f"{_named(ranks[waiting.ranks[int(waiting.last[at])]])} comes last into {waiting.name}",
@@ -141,8 +136,6 @@ def _late(
             for at in worst.tolist()
         ],
         gain=Gain(ns_per_step=round(lateness * len(late) / steps), share=round(share * len(late) / steps, 4)),
-        recommendation="Balance the data and the layers between the ranks, and look at this rank's node: clocks, "
-        "temperature, its data loader, other programs.",
         confidence="normal" if steps >= FEW_STEPS else "low",
     )
 
@@ -162,12 +155,14 @@ def _slow(lines: Sequence[RankLine]) -> list[tuple[int, KernelFinding]]:
             severity=_capped(Severity.HIGH if ratio >= SLOW_HIGH else Severity.MEDIUM, line.steps),
             value=round(ratio, 3),
             threshold=SLOW_COMPUTE,
-            summary=f"{_named(line)} computes {ratio:.2f} times as long as the median of"
-            f" {counted(len(others), 'like rank')}.",
+            **said(
+                KernelKind.SLOW_RANK,
+                Fact(name="compute_ratio", value=round(ratio, 3), threshold=SLOW_COMPUTE),
+                Fact(name="slow_rank", value=_named(line)),
+                Fact(name="like_ranks", value=len(others)),
+            ),
             evidence=[Evidence(what=f"{_named(line)}, computation of a step", duration_ns=line.compute_ns)],
             gain=Gain(ns_per_step=round(more), share=round(share, 4)),
-            recommendation="Balance the work between the ranks, and look at this rank's GPU: clocks, temperature, "
-            "other programs on it.",
             confidence="normal" if line.steps >= FEW_STEPS else "low",
         )
         found.append((place, finding))

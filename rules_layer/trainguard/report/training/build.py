@@ -40,7 +40,7 @@ def training_report(digest: TrainingDigest, fires: Mapping[str, RuleFires]) -> T
                     step=found.first.step,
                     at=found.first.at,
                     tensor=found.first.tensor,
-                    reason=found.first.reason,
+                    reason=found.reason,
                     episodes=list(found.episodes),
                 )
                 for rule, found in fires.items()

@@ -11,9 +11,10 @@ from trainguard.rules.training.step_rule import Check, StepState
 
 
 class RuleFires(NamedTuple):
-    """The first check of a rule that fired, and the steps at which it began to fire, in their order."""
+    """The first check of a rule that fired, what it says, and the steps at which it began to fire, in their order."""
 
     first: Check
+    reason: str
     episodes: tuple[int, ...]
 
 
@@ -29,7 +30,7 @@ def rule_fires(judged: EvaluatedJob) -> dict[str, RuleFires]:
         if fired:
             first = min((check for check, _ in fired), key=lambda check: check.step)
             begins = {step for check, steps in fired for step in (check.step, *steps)}
-            found[rule.name] = RuleFires(first, tuple(sorted(begins)))
+            found[rule.name] = RuleFires(first, rule.said(first), tuple(sorted(begins)))
     return found
 
 

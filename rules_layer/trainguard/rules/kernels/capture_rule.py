@@ -4,17 +4,21 @@ The conditions and thresholds are those of `trainguard.kernels.findings` and `tr
 traces. A rule fires where its condition holds on a rank with normal confidence.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from trainguard.finding import Severity
+from trainguard.finding import MOST_FACTS, Fact, Severity
 from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
+from trainguard.kernels.findings.finding import FEW_STEPS
 from trainguard.records import Status
+from trainguard.rules.kernels.capture_text import CaptureKind, text
 from trainguard.rules.protocol import Rule, RuleParameters
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.units import counted
 
 FRAMEWORK, TRACES, GAIN_SHARE = "framework", "traces", "gain_share"
-"""Facts of a capture in the rows of its rules; the last one, the most that can be won, in those that fire."""
+"""Facts of a capture; the last one, the most that can be won, is there where a rule fires."""
+
+NAMED = 2
+"""So many ranks are named."""
 
 _SCORES = {Severity.LOW: (0.0, 9.9), Severity.MEDIUM: (10.0, 24.9), Severity.HIGH: (25.0, 49.9)}
 _CRITICAL = (50.0, 100.0)
@@ -37,85 +41,91 @@ class CaptureRule(Rule[CaptureRuleParameters]):
     def judge(self, verdict: CaptureVerdict | None) -> RuleResult:
         """Say what the newest capture means for the rule."""
         if verdict is None:
-            return RuleResult(Status.WAITING_FOR_DATA, "No capture was judged yet.")
-        result = self._judged(verdict)
-        about: dict[str, float | int | str | None] = {TRACES: verdict.traces}
-        if verdict.framework:
-            about[FRAMEWORK] = verdict.framework
-        found = verdict.of(self.name) if result.status is Status.FIRED else None
-        return replace(result, about=about if found is None else {**about, GAIN_SHARE: round(found.gain_share, 4)})
-
-    def _judged(self, verdict: CaptureVerdict) -> RuleResult:
+            return RuleResult.of(text, Status.WAITING_FOR_DATA, CaptureKind.NO_CAPTURE)
         found = verdict.of(self.name)
         if found is None:
-            return self._silent(verdict)
+            return _silent(verdict)
+        facts = (*found.facts, *_of_capture(verdict))
         if self.spec.informs_only:
-            return RuleResult(Status.OK, found.summary, data_points=verdict.traces)
+            return RuleResult.of(text, Status.OK, found.kind, facts, data_points=verdict.traces)
         if not found.sure:
-            many = counted(found.unsure, "rank")
-            why = "files that are cut off, too few steps" if verdict.cut else "too few steps"
-            reason = f"On {many} with low confidence, from {why} or only the first or last one: {found.summary}"
-            return RuleResult(Status.WARMING_UP, reason, data_points=verdict.traces)
-        return RuleResult(
+            unsure = Fact(name="unsure_ranks", value=found.unsure)
+            kept = bounded(found.facts, (unsure, *_of_capture(verdict)))
+            return RuleResult.of(text, Status.WARMING_UP, found.kind, kept, data_points=verdict.traces)
+        return RuleResult.of(
+            text,
             Status.FIRED,
-            _where(found, verdict) + found.summary,
+            found.kind,
+            bounded(found.facts, (*_won(found), *_where(found, verdict), *_of_capture(verdict), *_evidence(found))),
             measured=found.value,
             threshold=found.threshold,
             worst=found.ranks[0] if found.ranks else None,
             data_points=verdict.traces,
-            advice=found.recommendation + _explained(found),
             score=score_of(found),
             details={"capture": verdict.capture, "ranks": found.sure, **_proofs(found)},
         )
 
-    def _silent(self, verdict: CaptureVerdict) -> RuleResult:
-        if not verdict.judged:
-            return RuleResult(Status.WARMING_UP, unjudged(verdict), data_points=verdict.traces)
-        many = counted(verdict.judged, "rank")
-        cut = f" {_cut(verdict)}" if verdict.cut else ""
-        reason = f"It does not hold on {many} of the newest capture.{cut}"
-        return RuleResult(Status.OK, reason, data_points=verdict.traces)
+
+def bounded(facts: Sequence[Fact], others: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return facts of a finding and others of its capture: no more than a result has."""
+    return (*facts, *others)[:MOST_FACTS]
 
 
 def unjudged(verdict: CaptureVerdict) -> str:
     """Say why a capture could not be judged."""
+    return _unjudged(verdict).reason
+
+
+def _silent(verdict: CaptureVerdict) -> RuleResult:
+    if not verdict.judged:
+        return _unjudged(verdict)
+    judged = Fact(name="ranks_judged", value=verdict.judged)
+    facts = (judged, *_of_capture(verdict))
+    return RuleResult.of(text, Status.OK, CaptureKind.HOLDS_NOT, facts, data_points=verdict.traces)
+
+
+def _unjudged(verdict: CaptureVerdict) -> RuleResult:
+    facts = [*_of_capture(verdict)]
+    kind = CaptureKind.TOO_FEW_STEPS
     if verdict.traces and verdict.unread == verdict.traces:
+        kind = CaptureKind.UNREAD
         name, why = next(iter(verdict.unread_why.items()), ("", "nobody knows why"))
-        return f"None of {counted(verdict.traces, 'trace')} of the newest capture could be read; {name}: {why}."
-    if verdict.cut:
-        return f"The newest capture has no whole trace. {_cut(verdict)} Copy whole files."
-    return (
-        f"The newest capture has no trace with a GPU's work in 3 steps or more ({counted(verdict.traces, 'trace')}, "
-        f"{counted(verdict.steps, 'step')}). Profile 3 to 10 steps."
-    )
+        facts += [Fact(name="unread_trace", value=name), Fact(name="unread_why", value=why)]
+    elif verdict.cut:
+        kind = CaptureKind.CUT_OFF
+    else:
+        facts.append(Fact(name="steps", value=verdict.steps, threshold=FEW_STEPS))
+    return RuleResult.of(text, Status.WARMING_UP, kind, tuple(facts), data_points=verdict.traces)
 
 
-def _cut(verdict: CaptureVerdict) -> str:
-    """Say that a capture is judged in part."""
-    files = "1 trace ends" if verdict.cut == 1 else f"{verdict.cut:,} traces end"
-    return f"It is judged in part: {files} early."
+def _of_capture(verdict: CaptureVerdict) -> list[Fact]:
+    facts = [Fact(name=TRACES, value=verdict.traces)]
+    facts += [Fact(name=FRAMEWORK, value=verdict.framework)] if verdict.framework else []
+    return facts + ([Fact(name="cut_traces", value=verdict.cut)] if verdict.cut else [])
+
+
+def _won(found: RuleVerdict) -> list[Fact]:
+    share = Fact(name=GAIN_SHARE, value=round(found.gain_share, 4), unit="share")
+    return [share, Fact(name="gain_per_step", value=found.gain_ns_per_step, unit="ns")]
+
+
+def _where(found: RuleVerdict, verdict: CaptureVerdict) -> list[Fact]:
+    """Return on which of several ranks it was found; nothing of what is found across them."""
+    read = verdict.traces - verdict.unread
+    if read < 2 or not found.ranks:
+        return []
+    counts = [Fact(name="ranks_affected", value=found.sure), Fact(name="ranks_read", value=read)]
+    return counts + [Fact(name="rank", value=name) for name in found.ranks[:NAMED]]
+
+
+def _evidence(found: RuleVerdict) -> list[Fact]:
+    return [Fact(name="evidence", value=each.duration_ns, unit="ns", series=each.what) for each in found.evidence]
 
 
 def score_of(found: RuleVerdict) -> float:
     """Return a score from 0 to 100 within the severity's level, which grows with what can be won."""
     least, most = _SCORES.get(found.severity, _CRITICAL)
     return least + (most - least) * min(max(found.gain_share, 0.0), 1.0)
-
-
-def _where(found: RuleVerdict, verdict: CaptureVerdict) -> str:
-    if verdict.traces - verdict.unread < 2 or not found.ranks:
-        return ""
-    if found.sure == 1:
-        return f"On {found.ranks[0]}: "
-    named = ", ".join(found.ranks[:3]) + (", …" if found.sure > 3 else "")
-    return f"On {found.sure:,} of {verdict.traces - verdict.unread:,} ranks ({named}), at worst: "
-
-
-def _explained(found: RuleVerdict) -> str:
-    if found.gain_ns_per_step <= 0:
-        return ""
-    won = f"{100 * found.gain_share:.1f} % of the time, {found.gain_ns_per_step / 1e6:,.3f} ms a step"
-    return f" It explains {won}."
 
 
 def _proofs(found: RuleVerdict) -> dict[str, object]:

@@ -3,19 +3,40 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from trainguard.ledger.bucket import LOST_AT_WORK, Bucket
 from trainguard.rules.kernels.capture_rule import CaptureRule
+from trainguard.rules.kernels.capture_text import text
 from trainguard.rules.kernels.names import FAMILY
 from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec, SettingsSpec
+from trainguard.rules.symptoms import DATA_WAITS, LOW_GPUS
 
 CAPTURES = "captures"
 _LOOKS_AT = "the kernel traces of the newest capture, rank by rank"
 _ACROSS = "the ranks of the newest capture beside each other"
 
+_CLAIMS = {
+    "LoaderBound": (Bucket.DATA,),
+    "LaunchBound": (Bucket.HOST,),
+    "SmallKernelStorm": (Bucket.HOST,),
+    "SyncStall": (Bucket.HOST,),
+    "PageableCopy": (Bucket.HOST,),
+    "QueueFull": (Bucket.HOST,),
+    "ExposedCommunication": (Bucket.COMMUNICATION,),
+    "LateRank": (Bucket.PEERS,),
+    "SlowRank": (Bucket.PEERS,),
+    "GpuBusyLow": LOST_AT_WORK,
+    "GpuGap": LOST_AT_WORK,
+}
+"""The parts of the ledger that a trace's finding explains: a trace divides what utilization leaves open."""
 
-def _spec(rule: str, title: str, fires_when: str, measure: Measure, clause: str | None) -> RuleSpec:
-    """Return what is said of a rule; one without a clause only informs."""
+_SYMPTOMS = {"GpuBusyLow": LOW_GPUS, "GpuGap": LOW_GPUS, "LoaderBound": DATA_WAITS}
+_EXPLAINS = dict.fromkeys(("LoaderBound", "LaunchBound", "SmallKernelStorm", "SyncStall", "LateRank"), (LOW_GPUS,))
+
+
+def _spec(rule: str, title: str, fires_when: str, measure: Measure, *, informs_only: bool = False) -> RuleSpec:
+    """Return what is said of a rule."""
     return RuleSpec(
         name=f"{FAMILY}/{rule}",
         family=FAMILY,
@@ -25,8 +46,11 @@ def _spec(rule: str, title: str, fires_when: str, measure: Measure, clause: str 
         condition=fires_when.removeprefix("never: "),
         measures=(measure,),
         counts=CAPTURES,
-        informs_only=clause is None,
-        clause=clause,
+        informs_only=informs_only,
+        symptom=_SYMPTOMS.get(rule),
+        explains=_EXPLAINS.get(rule, ()),
+        text=text,
+        claims={"": _CLAIMS[rule]} if rule in _CLAIMS else {},
     )
 
 
@@ -38,7 +62,6 @@ class GpuBusyLow(CaptureRule):
         "GPU busy",
         "the GPU is busy less than 70 % of the window; it matters more below 50 %",
         Measure("busy share of the window"),
-        "the GPU was busy for too little of the time",
     )
 
 
@@ -50,7 +73,6 @@ class GpuGap(CaptureRule):
         "Gaps of the GPU",
         "the GPU is idle at a stretch for 500 ms, or for over a tenth of the median step",
         Measure("longest gap", "ms"),
-        "the GPU was idle at a stretch",
     )
 
 
@@ -62,7 +84,6 @@ class LoaderBound(CaptureRule):
         "Waiting for the data loader",
         "steps wait over 5 % of their time for the data loader",
         Measure("share of steps in the data loader"),
-        "steps waited for the data loader",
     )
 
 
@@ -75,7 +96,6 @@ class LaunchBound(CaptureRule):
         "busy under 70 %, half of the idle time is the host's, and kernels start within 10 us of their launch; the "
         "wait for data counts as neither busy nor idle",
         Measure("median delay from launch to start", "us"),
-        "the host launched kernels too slowly",
     )
 
 
@@ -88,7 +108,6 @@ class SmallKernelStorm(CaptureRule):
         "there are 300 kernels a step, half of them shorter than their launching call, and the GPU is busy under 90 % "
         "of the time beside the wait for data",
         Measure("share of kernels shorter than their call"),
-        "kernels were too small and too many",
     )
 
 
@@ -100,7 +119,6 @@ class SyncStall(CaptureRule):
         "Synchronization",
         "the host waits for the GPU 10 % of the time, and the GPU is idle meanwhile or right after for 5 %",
         Measure("share of the window in synchronization"),
-        "synchronization held the host up",
     )
 
 
@@ -112,7 +130,6 @@ class ExposedCommunication(CaptureRule):
         "Exposed communication",
         "communication without computation takes 10 % of the time",
         Measure("exposed share of the window"),
-        "communication was not hidden behind computation",
     )
 
 
@@ -124,7 +141,6 @@ class MemcpyBound(CaptureRule):
         "Copies",
         "the GPU only copies or sets memory for 10 % of the time",
         Measure("share of the window with copies alone"),
-        "the GPU only copied memory for part of the time",
     )
 
 
@@ -136,7 +152,6 @@ class PageableCopy(CaptureRule):
         "Copies from pageable memory",
         "copies from or to pageable memory take 1 % of the time",
         Measure("share of the window in such copies"),
-        "copies used pageable memory",
     )
 
 
@@ -148,7 +163,6 @@ class WrongParallel(CaptureRule):
         "The wrong kind of data parallelism",
         "DataParallel drives two GPUs or more, or DistributedDataParallel sends gradients without NCCL",
         Measure("GPUs, or share of the window in collectives on the host"),
-        "GPUs were driven by one process, or gradients sent by the host",
     )
 
 
@@ -160,7 +174,6 @@ class TensorCoresIdle(CaptureRule):
         "Tensor cores",
         "under half of the time of matrix, convolution and attention kernels is on tensor cores",
         Measure("share of that time on tensor cores"),
-        "tensor cores were not used",
     )
 
 
@@ -172,7 +185,6 @@ class LowPrecisionUnused(CaptureRule):
         "Precision",
         "over half of the computing time is in FP32, on a GPU that has BF16 and TF32",
         Measure("share of computing time in FP32"),
-        "most of the computation was in FP32",
     )
 
 
@@ -184,7 +196,6 @@ class SmUnderfilled(CaptureRule):
         "Underfilled multiprocessors",
         "a fifth of the computing time is in kernels with less than one block a multiprocessor",
         Measure("share of computing time in such kernels"),
-        "kernels did not fill the GPU",
     )
 
 
@@ -196,7 +207,6 @@ class TraceStepOutlier(CaptureRule):
         "Slow steps of a trace",
         "of ten steps or more, one is over the median by 5 robust sigmas and a tenth",
         Measure("slowest step", "ms"),
-        "single steps were slow",
     )
 
 
@@ -208,7 +218,6 @@ class GpuMemoryFull(CaptureRule):
         "GPU memory",
         "over 90 % of a GPU's memory was reserved; needs profile_memory=True",
         Measure("reserved share of the memory"),
-        "a GPU's memory was nearly full",
     )
 
 
@@ -220,7 +229,7 @@ class QueueFull(CaptureRule):
         "Full queues",
         "never: it says that 1,024 launches wait in a stream's queue for 5 % of the time",
         Measure("share of the window with a full queue"),
-        None,
+        informs_only=True,
     )
 
 
@@ -232,7 +241,7 @@ class TraceQuality(CaptureRule):
         "Quality of traces",
         "never: it says what is missing or damaged in traces",
         Measure("faults"),
-        None,
+        informs_only=True,
     )
 
 
@@ -244,7 +253,6 @@ class LateRank(CaptureRule):
         "A late rank",
         "in half of the steps one rank comes last into a collective, 5 % of a step later than the middle rank",
         Measure("lateness as a share of a step"),
-        "one rank came late into collectives",
     )
 
 
@@ -256,7 +264,6 @@ class SlowRank(CaptureRule):
         "A slow rank",
         "a rank computes 1.1 times as long as the median of the other like ranks, and is not the late one",
         Measure("times the median of like ranks"),
-        "a rank computed more slowly than others",
     )
 
 

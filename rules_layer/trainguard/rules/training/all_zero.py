@@ -10,11 +10,14 @@ from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import values_text
 from trainguard.rules.training.folds import zeros
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, against, check_of, not_saved, used
+from trainguard.rules.training.readings import Reading, checked, not_saved, used
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.values_text import ZEROS, AllZeroKind
 from trainguard.tensors.step_view import StepView
 
 
@@ -41,7 +44,7 @@ SPEC = RuleSpec(
         "threshold": ParameterHelp("%", "a tensor with this share of zeros, or more, counts"),
         **RANGE_HELP,
     },
-    clause="a tensor was zero",
+    text=values_text.all_zero,
 )
 
 
@@ -51,10 +54,7 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = AllZeroParameters
     state_type = StepState
-    needs = (
-        "It checks the tensors that collection_names and tensor_regex select: record them with a CollectionConfig, "
-        "in full unless the threshold is 100 %."
-    )
+    needs = values_text.ZERO_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: AllZeroParameters) -> Check | None:
         """Count the zeros of each tensor, or see in its size or its extremes whether it is all zero."""
@@ -70,17 +70,15 @@ class AllZero(StepRule[AllZeroParameters, StepState]):
             if percent is None:
                 continue
             if percent not in first:
-                first[percent] = Reading(tensor, percent, threshold, percent >= threshold, percent)
+                first[percent] = Reading(
+                    tensor, percent, threshold, percent >= threshold, percent, _kind(percent, threshold)
+                )
             readings.append(first[percent])
-        return check_of(step, readings, _say)
+        return checked(step, readings, lambda reading: (measured(ZEROS, reading, "%"),))
 
-    def advice(self, check: Check, parameters: AllZeroParameters) -> str:
-        """Say where zeros come from."""
-        del parameters
-        return (
-            f"Check that {check.tensor} is reached and updated: initialisation, masks, activations that are always "
-            "negative before a ReLU, input that was not filled."
-        )
+
+def _kind(percent: float, threshold: float) -> AllZeroKind:
+    return AllZeroKind.ZERO if percent >= threshold else AllZeroKind.FINE
 
 
 def _percent(state: StepState, step: StepView, tensor: str, threshold: float) -> float | None:
@@ -120,8 +118,3 @@ def _told_by_extremes(step: StepView, tensor: str, threshold: float) -> float | 
 
 def _is_above_zero(value: float | None) -> bool:
     return value is not None and value > 0.0
-
-
-def _say(reading: Reading) -> str:
-    compared = against(reading.fires, "not below", "below", reading.threshold or 0.0, " %")
-    return f"{reading.value:.4g} % of {reading.tensor} is zero, {compared}"

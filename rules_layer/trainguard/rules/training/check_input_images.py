@@ -10,15 +10,19 @@ import msgspec
 import numpy as np
 
 from trainguard.errors import TensorUnusableError
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, NonNegativeInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import data_text
+from trainguard.rules.training.data_text import CHANNEL_MEAN, ImagesKind
 from trainguard.rules.training.folds import Floats, float64, numbers
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, not_saved, used
+from trainguard.rules.training.readings import Reading, checked, not_saved, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
 from trainguard.tensors.step_view import StepView
 
 MOST_TENSORS = 8
@@ -72,7 +76,7 @@ SPEC = RuleSpec(
         "channel": ParameterHelp("axis", "which axis is that of the colour channel; axis 0 counts images"),
         **RANGE_HELP,
     },
-    clause="input images were not normalised",
+    text=data_text.check_input_images,
 )
 
 
@@ -82,12 +86,8 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = CheckInputImagesParameters
     state_type = CheckInputImagesState
-    needs = (
-        "It checks images as they enter the model: record them in full with CollectionConfig(name='input_image', "
-        "parameters={'include_regex': '.*hybridsequential0_input_0'}); where the input is named otherwise, set "
-        "regex to match."
-    )
-    bound = ("tensor", "of inputs beyond the first 8")
+    needs = data_text.IMAGES_NEEDS
+    bound = data_text.IMAGES_BOUND
 
     def check(
         self, state: CheckInputImagesState, step: StepView, parameters: CheckInputImagesParameters
@@ -114,16 +114,10 @@ class CheckInputImages(StepRule[CheckInputImagesParameters, CheckInputImagesStat
             kept.images += count
             mean = max(kept.means, key=abs)
             enough = kept.images >= parameters.threshold_samples
-            readings.append(Reading(tensor, mean, threshold, enough and abs(mean) > threshold, abs(mean)))
-        return check_of(step, readings, lambda reading: _say(reading, state, parameters))
-
-    def advice(self, check: Check, parameters: CheckInputImagesParameters) -> str:
-        """Say how to normalise."""
-        del check, parameters
-        return (
-            "Normalise images before training: subtract each channel's mean over the training set and divide by its "
-            "standard deviation, in training and in inference alike."
-        )
+            fires = enough and abs(mean) > threshold
+            kind = (ImagesKind.FAR if fires else ImagesKind.FINE) if enough else ImagesKind.WAITS
+            readings.append(Reading(tensor, mean, threshold, fires, abs(mean), kind))
+        return checked(step, readings, lambda reading: _facts(reading, state, parameters))
 
 
 def _channel_sums(step: StepView, tensor: str, axis: int) -> tuple[Floats, int, int] | None:
@@ -149,12 +143,11 @@ def _channel_sums(step: StepView, tensor: str, axis: int) -> tuple[Floats, int, 
     return sums, math.prod(shape) // channels, shape[0]
 
 
-def _say(reading: Reading, state: CheckInputImagesState, parameters: CheckInputImagesParameters) -> str:
+def _facts(reading: Reading, state: CheckInputImagesState, parameters: CheckInputImagesParameters) -> tuple[Fact, ...]:
     kept = state.images[reading.tensor or ""]
-    means = kept.means
-    channel = means.index(max(means, key=abs))
-    said = f"the mean of channel {channel} of {reading.tensor} over {kept.images:,} images is {reading.value:.4g}"
-    if kept.images < parameters.threshold_samples:
-        return f"{said}, and {parameters.threshold_samples:,} images are waited for"
-    compared = "further from 0 than" if reading.fires else "not further from 0 than"
-    return f"{said}, {compared} the threshold {reading.threshold:.6g}"
+    channel = kept.means.index(max(kept.means, key=abs))
+    return (
+        measured(CHANNEL_MEAN, reading),
+        Fact(name="channel", value=channel, series=reading.tensor),
+        Fact(name="images", value=kept.images, threshold=float(parameters.threshold_samples)),
+    )

@@ -10,19 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainguard.errors import TensorUnusableError
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, NonNegativeInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import data_text
+from trainguard.rules.training.data_text import RATIO, WRONG_SHARE, BalanceKind
 from trainguard.rules.training.folds import float64
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, rank, used
+from trainguard.rules.training.readings import Reading, checked, rank, step_fact, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
 from trainguard.tensors.step_view import StepView, Tensor, is_numeric
 
 MOST_CLASSES = 1_024
-IMBALANCE, MISPREDICTION = "imbalance", "misprediction"
 
 Classes = NDArray[np.int64]
 
@@ -69,7 +72,7 @@ SPEC = RuleSpec(
         "predictions_regex": ParameterHelp("pattern", "a regular expression that names of predictions match"),
         **RANGE_HELP,
     },
-    clause="classes were out of balance",
+    text=data_text.class_imbalance,
 )
 
 
@@ -79,11 +82,8 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = ClassImbalanceParameters
     state_type = ClassImbalanceState
-    needs = (
-        "It checks labels and predictions saved at the same step: record both in full, with "
-        "CollectionConfig(name='labels', parameters={'include_regex': '.*labels'}) and the same for predictions."
-    )
-    bound = ("sample", "of classes beyond the first 1,024")
+    needs = data_text.CLASSES_NEEDS
+    bound = data_text.CLASSES_BOUND
 
     def check(self, state: ClassImbalanceState, step: StepView, parameters: ClassImbalanceParameters) -> Check | None:
         """Add the step's samples, and judge all so far once they are enough."""
@@ -97,25 +97,17 @@ class ClassImbalance(StepRule[ClassImbalanceParameters, ClassImbalanceState]):
             return None
         total = sum(state.counts.values())
         if total < parameters.samples:
-            reason = (
-                f"Step {step.step}: {total:,} of the {parameters.samples:,} samples that are waited for were saved."
-            )
-            return Check(step=step.step, at=step.at, fires=False, reason=reason)
+            waits = Fact(name="samples", value=total, threshold=float(parameters.samples))
+            facts = (step_fact(step), waits)
+            return Check(step=step.step, at=step.at, fires=False, kind=BalanceKind.WAITS, facts=facts)
         readings = _readings(state, labels[0], predictions[0], parameters)
         worst = max(readings, key=rank)
         shown = [each for each in readings if each.fires] or [worst]
-        return check_of(step, [worst], lambda _: "; ".join(_say(state, each) for each in shown))
+        return checked(step, [worst], lambda _: [fact for each in shown for fact in _facts(state, each)])
 
     def measure(self, check: Check) -> Measure:
         """Say which of the two conditions was measured."""
-        return SPEC.measures[1] if check.kind == MISPREDICTION else SPEC.measures[0]
-
-    def advice(self, check: Check, parameters: ClassImbalanceParameters) -> str:
-        """Say what to do about the data, or about a class that is not learned."""
-        del parameters
-        if check.kind == MISPREDICTION:
-            return "Look at samples and labels of this class: too few, mislabelled, or too like another class."
-        return "Draw the classes more evenly, or weight the loss by class; judge the model by each class's own recall."
+        return SPEC.measures[1] if check.kind == BalanceKind.MISPREDICTION else SPEC.measures[0]
 
 
 class _Adding:
@@ -166,24 +158,25 @@ def _readings(
     ratio = max(state.counts.values()) / min(state.counts.values())
     share = max(state.wrong.get(found, 0) / count for found, count in state.counts.items())
     return [
-        Reading(labels, ratio, most, ratio > most, ratio / most if most else 1.0, IMBALANCE),
-        Reading(predictions, share, least, share > least, share / least if least else 1.0, MISPREDICTION),
+        Reading(labels, ratio, most, ratio > most, ratio / most if most else 1.0, BalanceKind.IMBALANCE),
+        Reading(predictions, share, least, share > least, share / least if least else 1.0, BalanceKind.MISPREDICTION),
     ]
 
 
-def _say(state: ClassImbalanceState, reading: Reading) -> str:
-    compared = f"{'above' if reading.fires else 'not above'} the threshold {reading.threshold:.6g}"
+def _facts(state: ClassImbalanceState, reading: Reading) -> list[Fact]:
     counts = state.counts
-    if reading.kind == IMBALANCE:
+    if reading.kind == BalanceKind.IMBALANCE:
         largest, smallest = max(counts, key=lambda each: counts[each]), min(counts, key=lambda each: counts[each])
-        which = "each class" if largest == smallest else f"class {largest}"
-        than = "" if largest == smallest else f" and class {smallest} {counts[smallest]:,}"
-        return (
-            f"{which} has {counts[largest]:,} samples in {reading.tensor}{than}, a ratio of {reading.value:.4g}, "
-            f"{compared}"
-        )
+        facts = [measured(RATIO, reading), Fact(name="largest_class_samples", value=counts[largest])]
+        if largest != smallest:
+            facts.append(Fact(name="largest_class", value=largest))
+            facts.append(Fact(name="smallest_class", value=smallest))
+            facts.append(Fact(name="smallest_class_samples", value=counts[smallest]))
+        return facts
     worst = max(counts, key=lambda each: state.wrong.get(each, 0) / counts[each])
-    return (
-        f"{state.wrong.get(worst, 0):,} of {counts[worst]:,} samples of class {worst} were predicted wrongly "
-        f"({reading.tensor}), a share of {reading.value:.4g}, {compared}"
-    )
+    return [
+        measured(WRONG_SHARE, reading, "share"),
+        Fact(name="class", value=worst),
+        Fact(name="class_samples", value=counts[worst]),
+        Fact(name="samples_predicted_wrongly", value=state.wrong.get(worst, 0)),
+    ]

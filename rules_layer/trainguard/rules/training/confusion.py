@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainguard.errors import TensorUnusableError
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import data_text
+from trainguard.rules.training.data_text import OTHER, RIGHT, ConfusionKind
 from trainguard.rules.training.folds import float64
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, rank, used
+from trainguard.rules.training.readings import Reading, checked, rank, used
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
 from trainguard.tensors.step_view import StepView, is_numeric
-
-RIGHT, WRONG = "right", "wrong"
 
 
 class ConfusionParameters(StepParameters, frozen=True, kw_only=True):
@@ -63,7 +65,7 @@ SPEC = RuleSpec(
         "max_off_diag": ParameterHelp("", "more than this share of a predicted class being of one other counts"),
         **RANGE_HELP,
     },
-    clause="classes were confused",
+    text=data_text.confusion,
 )
 
 
@@ -82,10 +84,7 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = ConfusionParameters
     state_type = StepState
-    needs = (
-        "It checks labels and predictions saved at the same step: record both in full, in collections labels and "
-        "predictions, or name them by the parameters labels and predictions."
-    )
+    needs = data_text.CONFUSION_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: ConfusionParameters) -> Check | None:
         """Compare labels with predictions, class by class."""
@@ -101,19 +100,11 @@ class Confusion(StepRule[ConfusionParameters, StepState]):
         if wrong is not None:
             readings.append(_wrong(wrong, predictions, parameters.max_off_diag))
         worst = max(readings, key=rank)
-        return check_of(step, [worst], lambda reading: _say(reading, right, wrong))
+        return checked(step, [worst], lambda reading: _facts(reading, right, wrong))
 
     def measure(self, check: Check) -> Measure:
         """Say which of the two ratios was measured."""
-        return SPEC.measures[1] if check.kind == WRONG else SPEC.measures[0]
-
-    def advice(self, check: Check, parameters: ConfusionParameters) -> str:
-        """Say what to look at, and that a few samples a class say little."""
-        del check, parameters
-        return (
-            "Look at samples of the classes that are confused, and at their labels. Early steps, and steps with few "
-            "samples a class, confuse easily: set start_step, or save larger batches."
-        )
+        return SPEC.measures[1] if check.kind == ConfusionKind.WRONG else SPEC.measures[0]
 
 
 def _tensor(step: StepView, name: str, collection: str) -> str | None:
@@ -162,22 +153,20 @@ def _classes(step: StepView, tensor: str, category_no: int | None) -> NDArray[np
 
 
 def _right(cell: _Cell, tensor: str, threshold: float) -> Reading:
-    return Reading(tensor, cell.ratio, threshold, cell.ratio < threshold, threshold - cell.ratio, RIGHT)
+    kind = ConfusionKind.RIGHT if cell.samples else ConfusionKind.NEVER
+    return Reading(tensor, cell.ratio, threshold, cell.ratio < threshold, threshold - cell.ratio, kind)
 
 
 def _wrong(cell: _Cell, tensor: str, threshold: float) -> Reading:
-    return Reading(tensor, cell.ratio, threshold, cell.ratio > threshold, cell.ratio - threshold, WRONG)
+    return Reading(tensor, cell.ratio, threshold, cell.ratio > threshold, cell.ratio - threshold, ConfusionKind.WRONG)
 
 
-def _say(reading: Reading, right: _Cell, wrong: _Cell | None) -> str:
-    if reading.kind == WRONG and wrong is not None:
-        cell, what = wrong, f"of class {wrong.label}, {'above' if reading.fires else 'not above'}"
-    else:
-        cell, what = right, f"right, {'below' if reading.fires else 'not below'}"
-    compared = f"{what} the threshold {reading.threshold:.6g}"
-    if not cell.samples:
-        return f"class {cell.label} is a label and never predicted ({reading.tensor}), a share of 0 that is {compared}"
-    return (
-        f"of the {cell.samples:,} samples predicted as class {cell.predicted} ({reading.tensor}) a share of "
-        f"{reading.value:.4g} is {compared}"
-    )
+def _facts(reading: Reading, right: _Cell, wrong: _Cell | None) -> list[Fact]:
+    is_other = reading.kind == ConfusionKind.WRONG and wrong is not None
+    cell = wrong if is_other and wrong is not None else right
+    return [
+        measured(OTHER if is_other else RIGHT, reading, "share"),
+        Fact(name="label_class", value=cell.label),
+        Fact(name="predicted_class", value=cell.predicted),
+        Fact(name="predicted_samples", value=cell.samples),
+    ]

@@ -2,11 +2,15 @@
 
 from typing import ClassVar
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import xgboost_text
 from trainguard.rules.training.parameter_help import RANGE_HELP
+from trainguard.rules.training.readings import step_fact
 from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.xgboost_text import ReportKind
 from trainguard.tensors.step_view import StepView
 
 COLLECTIONS = ("metrics", "feature_importance", "predictions", "labels")
@@ -28,6 +32,7 @@ SPEC = RuleSpec(
     counts=STEPS,
     parameters=RANGE_HELP,
     informs_only=True,
+    text=xgboost_text.create_xgboost_report,
 )
 
 
@@ -37,10 +42,7 @@ class CreateXgboostReport(StepRule[CreateXgboostReportParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = CreateXgboostReportParameters
     state_type = StepState
-    needs = (
-        "The report needs collections metrics, feature_importance, predictions and labels, and hyperparameters at step "
-        "0: record each with a CollectionConfig."
-    )
+    needs = xgboost_text.REPORT_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: CreateXgboostReportParameters) -> Check | None:
         """Say how many of the report's tensors a step holds."""
@@ -48,5 +50,5 @@ class CreateXgboostReport(StepRule[CreateXgboostReportParameters, StepState]):
         tensors = len(selected(step, COLLECTIONS, None))
         if not tensors:
             return None
-        reason = f"Step {step.step}: it holds {tensors:,} of the tensors that the report is made of."
-        return Check(step=step.step, at=step.at, fires=False, reason=reason)
+        facts = (step_fact(step), Fact(name="tensors", value=tensors))
+        return Check(step=step.step, at=step.at, fires=False, kind=ReportKind.HOLDS, facts=facts)

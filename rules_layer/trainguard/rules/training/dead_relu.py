@@ -12,11 +12,14 @@ from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import activations_text
+from trainguard.rules.training.activations_text import DEAD, DeadReluKind
 from trainguard.rules.training.node_activity import inactive_percent
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, against, check_of, not_saved, used
+from trainguard.rules.training.readings import Reading, checked, not_saved, used
 from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
 from trainguard.tensors.step_view import StepView, Tensor
 
 
@@ -51,7 +54,7 @@ SPEC = RuleSpec(
         "threshold_layer": ParameterHelp("%", "a layer with more dead nodes counts"),
         **RANGE_HELP,
     },
-    clause="most units of a ReLU layer were dead",
+    text=activations_text.dead_relu,
 )
 
 
@@ -61,10 +64,7 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = DeadReluParameters
     state_type = StepState
-    needs = (
-        "It checks outputs of ReLU layers: record them in full with CollectionConfig(name='relu_output', "
-        "parameters={'include_regex': '.*relu_output'}); where modules are not named relu, set tensor_regex to match."
-    )
+    needs = activations_text.RELU_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: DeadReluParameters) -> Check | None:
         """Count the dead nodes of each layer; of a layer with reductions only, see whether all or none are."""
@@ -73,16 +73,9 @@ class DeadRelu(StepRule[DeadReluParameters, StepState]):
         for tensor in selected(step, None, parameters.tensor_regex):
             dead = used(state, lambda view, name: _dead(state, view, name, inactivity), step, tensor)
             if dead is not None:
-                readings.append(Reading(tensor, dead, threshold, dead > threshold, dead))
-        return check_of(step, readings, _say)
-
-    def advice(self, check: Check, parameters: DeadReluParameters) -> str:
-        """Say what brings units back."""
-        del check, parameters
-        return (
-            "Lower the learning rate and check the biases and the scale of the layer's input; dead units do not come "
-            "back. LeakyReLU or GELU in place of ReLU keeps a gradient below zero."
-        )
+                kind = DeadReluKind.DEAD if dead > threshold else DeadReluKind.FINE
+                readings.append(Reading(tensor, dead, threshold, dead > threshold, dead, kind))
+        return checked(step, readings, lambda reading: (measured(DEAD, reading, "%"),))
 
 
 def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> float | None:
@@ -99,8 +92,3 @@ def _dead(state: StepState, step: StepView, tensor: str, inactivity: float) -> f
 
 def _above_zero(values: Tensor) -> NDArray[np.bool_]:
     return np.asarray(values > 0, dtype=np.bool_)
-
-
-def _say(reading: Reading) -> str:
-    compared = against(reading.fires, "above", "not above", reading.threshold or 0.0, " %")
-    return f"{reading.value:.4g} % of the nodes of {reading.tensor} are dead, {compared}"

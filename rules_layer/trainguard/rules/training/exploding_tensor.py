@@ -9,18 +9,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import values_text
 from trainguard.rules.training.folds import not_finite
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, check_of, not_saved
+from trainguard.rules.training.readings import Reading, checked, not_saved
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.step_rule import USELESS, Check, StepRule, StepState
-from trainguard.rules.units import counted
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.values_text import ENTRIES, REDUCTION, TENSORS, ExplodingKind
 from trainguard.tensors.step_view import ReductionKind, StepView
 
-NAN, INFINITE = "NaN", "infinite"
 _TREES = "trees/"
 _SUMS: tuple[tuple[ReductionKind, bool], ...] = tuple(
     (kind, absolute) for kind in ("mean", "std", "variance", "l2", "l1", "sum") for absolute in (True, False)
@@ -49,7 +51,7 @@ SPEC = RuleSpec(
         "only_nan": ParameterHelp("", "whether infinite values are left alone"),
         **RANGE_HELP,
     },
-    clause="values became NaN or infinite",
+    text=values_text.exploding_tensor,
 )
 
 
@@ -59,10 +61,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = ExplodingTensorParameters
     state_type = StepState
-    needs = (
-        "It checks numbers of any tensor: record at least the losses, with CollectionConfig(name='losses'), "
-        "or those that collection_names and tensor_regex select."
-    )
+    needs = values_text.EXPLODING_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: ExplodingTensorParameters) -> Check | None:
         """Count the entries of each selected tensor that are not finite, or look at its saved reductions."""
@@ -87,20 +86,7 @@ class ExplodingTensor(StepRule[ExplodingTensorParameters, StepState]):
                 continue
             if reading is not None:
                 readings.append(reading)
-        return check_of(step, readings, lambda reading: _say(reading, told, len(readings)))
-
-    def advice(self, check: Check, parameters: ExplodingTensorParameters) -> str:
-        """Say what to look at first, by what was found."""
-        del parameters
-        if check.kind == INFINITE:
-            return (
-                "Lower the learning rate or clip gradients, and in float16 check the loss scale. "
-                f"Infinite values turn into NaN soon: save {check.tensor} at earlier steps to see where they begin."
-            )
-        return (
-            "Stop and go back to a checkpoint before this step: NaN does not go away by itself. Look for a learning "
-            "rate that is too high, a division by zero, the logarithm of zero, or NaN in the input."
-        )
+        return checked(step, readings, lambda reading: (_fact(reading, told, len(readings)),))
 
 
 def _all_but_trees(step: StepView) -> list[str]:
@@ -112,8 +98,10 @@ def _of_entries(step: StepView, tensor: str, *, only_nan: bool) -> Reading | Non
     if found is None:
         return None
     count = found.nan if only_nan else found.nan + found.infinite
-    kind = NAN if found.nan else INFINITE
-    return Reading(tensor, float(count), 0.0, count > 0, count / max(found.size, 1), kind if count else None)
+    kind = ExplodingKind.NAN if found.nan else ExplodingKind.INFINITE
+    return Reading(
+        tensor, float(count), 0.0, count > 0, count / max(found.size, 1), kind if count else ExplodingKind.FINE
+    )
 
 
 class _Sums:
@@ -147,12 +135,13 @@ def _of_reductions(
             return None
     bad = [(name, value) for name, value in saved if not math.isfinite(value)]
     if not bad:
-        return Reading(tensor, 0.0, 0.0, False, 0.0)
+        return Reading(tensor, 0.0, 0.0, False, 0.0, ExplodingKind.FINE)
     nan = [name for name, value in bad if math.isnan(value)]
     if only_nan and not nan:
-        return Reading(tensor, 0.0, 0.0, False, 0.0)
+        return Reading(tensor, 0.0, 0.0, False, 0.0, ExplodingKind.FINE)
     told[tensor] = nan[0] if nan else bad[0][0]
-    return Reading(tensor, math.nan, 0.0, True, 0.0, NAN if nan else INFINITE)
+    kind = ExplodingKind.NAN if nan else ExplodingKind.INFINITE
+    return Reading(tensor, math.nan, 0.0, True, 0.0, kind)
 
 
 def _telling(step: StepView, tensor: str) -> list[tuple[str, float]]:
@@ -183,13 +172,9 @@ def _named(kind: ReductionKind, *, absolute: bool) -> str:
     return f"{kind} of absolute values" if absolute else kind
 
 
-def _say(reading: Reading, told: Mapping[str, str], checked: int) -> str:
+def _fact(reading: Reading, told: Mapping[str, str], checked_tensors: int) -> Fact:
     if not reading.fires:
-        return f"none of {counted(checked, 'tensor')} holds {NAN} or infinite values"
+        return Fact(name=TENSORS, value=checked_tensors)
     if math.isnan(reading.value):
-        return f"the saved {told[str(reading.tensor)]} of {reading.tensor} is {reading.kind}"
-    one, what = reading.value == 1, "NaN or infinite" if reading.kind == NAN else "infinite"
-    return (
-        f"{reading.tensor} holds {reading.value:.0f} {'entry' if one else 'entries'} that {'is' if one else 'are'} "
-        f"{what}, above the threshold 0"
-    )
+        return Fact(name=REDUCTION, value=told[str(reading.tensor)], series=reading.tensor)
+    return measured(ENTRIES, reading)

@@ -5,16 +5,22 @@ Source: AWS documentation of FeatureImportanceOverweight.
 
 from typing import ClassVar
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import xgboost_text
 from trainguard.rules.training.folds import scalar
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.readings import Reading, checked, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.xgboost_text import IMPORTANCE, FeaturesKind
 from trainguard.tensors.step_view import StepView
+
+MOST_SHOWN = 5
 
 
 class FeatureImportanceOverweightParameters(StepParameters, frozen=True, kw_only=True):
@@ -43,7 +49,7 @@ SPEC = RuleSpec(
         "tensor_regex": ParameterHelp("pattern", "a regular expression that names of importances match"),
         **RANGE_HELP,
     },
-    clause="a few features made up nearly all importance",
+    text=xgboost_text.feature_importance_overweight,
 )
 
 
@@ -53,10 +59,7 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = FeatureImportanceOverweightParameters
     state_type = StepState
-    needs = (
-        "It checks the importance of features of an XGBoost model: record it with "
-        "CollectionConfig(name='feature_importance')."
-    )
+    needs = xgboost_text.FEATURES_NEEDS
 
     def check(
         self, state: StepState, step: StepView, parameters: FeatureImportanceOverweightParameters
@@ -69,23 +72,14 @@ class FeatureImportanceOverweight(StepRule[FeatureImportanceOverweightParameters
             return None
         top = importances[: parameters.nfeatures]
         share = sum(value for value, _ in top) / total
-        reading = Reading(top[0][1], share, parameters.threshold, share > parameters.threshold, share)
-        return check_of(step, [reading], lambda each: _say(each, [name for _, name in top], len(importances)))
-
-    def advice(self, check: Check, parameters: FeatureImportanceOverweightParameters) -> str:
-        """Say what to check in the features."""
-        del check
-        return (
-            "Check these features for leakage of the label, and the others for errors. A model of "
-            f"{parameters.nfeatures} used features or fewer always fires: lower nfeatures for it."
+        fires = share > parameters.threshold
+        kind = FeaturesKind.OVERWEIGHT if fires else FeaturesKind.FINE
+        reading = Reading(top[0][1], share, parameters.threshold, fires, share, kind)
+        counts = (
+            Fact(name="top_features", value=len(top)),
+            Fact(name="features", value=len(importances)),
+            Fact(name="nfeatures", value=parameters.nfeatures),
         )
-
-
-def _say(reading: Reading, names: list[str], features: int) -> str:
-    others = [name.rpartition("/")[2] for name in names[1:5]] + (["…"] if len(names) > 5 else [])
-    shown = ", ".join([names[0], *others])
-    compared = "above" if reading.fires else "not above"
-    return (
-        f"{len(names)} of {features} used features ({shown}) make up a share of {reading.value:.4g} of all importance, "
-        f"{compared} the threshold {reading.threshold:.6g}"
-    )
+        names = [name if place == 0 else name.rpartition("/")[2] for place, (_, name) in enumerate(top[:MOST_SHOWN])]
+        shown = [Fact(name="feature", value=name) for name in names]
+        return checked(step, [reading], lambda each: (measured(IMPORTANCE, each, "share"), *counts, *shown))

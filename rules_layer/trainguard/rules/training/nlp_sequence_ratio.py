@@ -5,17 +5,22 @@ Source: AWS documentation of NLPSequenceRatio; the share of each token value in 
 
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import data_text
+from trainguard.rules.training.data_text import TOKEN_SHARE, TokensKind
 from trainguard.rules.training.folds import numbers
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, not_saved, used
+from trainguard.rules.training.readings import Reading, checked, not_saved, used
 from trainguard.rules.training.selection import matching
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
 from trainguard.tensors.step_view import StepView
 
 _FORMER_THRESHOLDS = (50.0, 50.0)
@@ -56,7 +61,7 @@ SPEC = RuleSpec(
         "token_thresholds_percent": ParameterHelp("%", "a threshold for each, separated by commas"),
         **RANGE_HELP,
     },
-    clause="a token made up too much of the input",
+    text=data_text.nlp_sequence_ratio,
 )
 
 
@@ -66,11 +71,7 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = NLPSequenceRatioParameters
     state_type = StepState
-    needs = (
-        "It checks tokens as they enter the model: record them in full with CollectionConfig(name='input_sequence', "
-        "parameters={'include_regex': '.*embedding0_input_0'}); where the input is named otherwise, set "
-        "tensor_regex to match."
-    )
+    needs = data_text.TOKENS_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: NLPSequenceRatioParameters) -> Check | None:
         """Count each token in each tensor."""
@@ -82,15 +83,10 @@ class NLPSequenceRatio(StepRule[NLPSequenceRatioParameters, StepState]):
             shares = used(state, lambda view, name: _shares(view, name, tokens), step, tensor)
             for token, share, threshold in zip(tokens, shares or (), parameters.token_thresholds_percent, strict=False):
                 readings.append(Reading(tensor, share, threshold, share > threshold, share - threshold, f"{token:g}"))
-        return check_of(step, readings, _say, what="shares of tokens")
-
-    def advice(self, check: Check, parameters: NLPSequenceRatioParameters) -> str:
-        """Say what to do about padding or unknown words."""
-        del check, parameters
-        return (
-            "If the token is padding, group sequences of like length into batches or pack them; if it stands for "
-            "unknown words, enlarge the vocabulary. Check that the tokenizer's numbers are those of the model."
-        )
+        check = checked(step, readings, _facts)
+        if check is None:
+            return None
+        return msgspec.structs.replace(check, kind=TokensKind.MANY if check.fires else TokensKind.FINE)
 
 
 def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[float] | None:
@@ -103,9 +99,6 @@ def _shares(step: StepView, tensor: str, tokens: tuple[float, ...]) -> list[floa
     return [float(share) for share in 100.0 * counts / size] if size else None
 
 
-def _say(reading: Reading) -> str:
-    compared = "above" if reading.fires else "not above"
-    return (
-        f"token {reading.kind} makes up {reading.value:.4g} % of {reading.tensor}, {compared} the threshold "
-        f"{reading.threshold:.6g} %"
-    )
+def _facts(reading: Reading) -> tuple[Fact, ...]:
+    """Return the share of a token, which stands where a reading has its kind, and the token."""
+    return measured(TOKEN_SHARE, reading, "%"), Fact(name="token", value=float(reading.kind or 0.0))

@@ -15,16 +15,18 @@ from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import weights_text
 from trainguard.rules.training.folds import float64, variance
 from trainguard.rules.training.losses import mean_loss
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, not_saved, rank, used
+from trainguard.rules.training.readings import Reading, checked, not_saved, rank, used
 from trainguard.rules.training.selection import GRADIENTS, LOSSES, matching
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
-from trainguard.rules.units import counted
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.weights_text import RANGE, RATIO, WAITED, InitializationKind
 from trainguard.tensors.step_view import StepView, is_numeric
 
-VARIANCE, SPREAD, LOSS = "variance", "spread", "loss"
+_FACTS = {InitializationKind.VARIANCE: RATIO, InitializationKind.SPREAD: RANGE, InitializationKind.LOSS: WAITED}
 
 
 class PoorWeightInitializationParameters(StepParameters, frozen=True, kw_only=True):
@@ -71,9 +73,9 @@ SPEC = RuleSpec(
         "steps": ParameterHelp("saved steps", "how many are checked, from the first one"),
         **RANGE_HELP,
     },
-    clause="weights were initialised poorly",
+    text=weights_text.poor_weight_initialization,
 )
-_MEASURES = dict(zip((VARIANCE, SPREAD, LOSS), SPEC.measures, strict=True))
+_MEASURES = dict(zip(InitializationKind, SPEC.measures, strict=True))
 
 
 class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, PoorWeightInitializationState]):
@@ -82,11 +84,7 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = PoorWeightInitializationParameters
     state_type = PoorWeightInitializationState
-    needs = (
-        "It checks activation inputs, gradients and losses of the first saved steps: record them with "
-        "CollectionConfig(name='relu_input', parameters={'include_regex': '.*relu_input'}), "
-        "CollectionConfig(name='gradients') and CollectionConfig(name='losses')."
-    )
+    needs = weights_text.INITIALIZATION_NEEDS
 
     def check(
         self, state: PoorWeightInitializationState, step: StepView, parameters: PoorWeightInitializationParameters
@@ -100,21 +98,13 @@ class PoorWeightInitialization(StepRule[PoorWeightInitializationParameters, Poor
             return None
         worst = max(readings, key=rank)
         shown = [each for each in readings if each.fires] or [worst]
-        return check_of(step, [worst], lambda _: "; ".join(_say(each) for each in shown))
+        return checked(
+            step, [worst], lambda _: [measured(_FACTS[InitializationKind(each.kind or "")], each) for each in shown]
+        )
 
     def measure(self, check: Check) -> Measure:
         """Say which of the three conditions was measured."""
-        return _MEASURES[check.kind or VARIANCE]
-
-    def advice(self, check: Check, parameters: PoorWeightInitializationParameters) -> str:
-        """Say what to change, by the condition."""
-        del parameters
-        if check.kind == LOSS:
-            return "Check the learning rate and the initialisation: from a good start the first steps lower the loss."
-        return (
-            "Initialise each layer for its fan-in and activation (Kaiming for ReLU, Xavier for tanh), or normalise "
-            "between layers. Start again: what begins badly rarely recovers."
-        )
+        return _MEASURES[InitializationKind(check.kind or InitializationKind.VARIANCE)]
 
 
 def _variances(
@@ -129,7 +119,7 @@ def _variances(
     (least, _), (most, tensor) = min(known), max(known)
     ratio = most / least if least else math.inf if most else 1.0
     threshold = parameters.threshold
-    return Reading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), VARIANCE)
+    return Reading(tensor, ratio, threshold, ratio > threshold, _share(ratio, threshold), InitializationKind.VARIANCE)
 
 
 def _spreads(
@@ -151,7 +141,7 @@ def _spreads(
         return None
     least, tensor = min(spreads)
     threshold = parameters.distribution_range
-    return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), SPREAD)
+    return Reading(tensor, least, threshold, least < threshold, _share(threshold, least), InitializationKind.SPREAD)
 
 
 def _lack_extremes(step: StepView, gradients: Sequence[str]) -> bool:
@@ -196,29 +186,10 @@ def _loss(
     below = state.best is None or math.isnan(state.best) or loss < state.best
     state.best, state.waited = (loss, 0) if below else (state.best, state.waited + 1)
     waited, patience = state.waited, parameters.patience
-    return Reading(tensors[0], float(waited), float(patience), waited >= patience, waited / patience, LOSS)
+    return Reading(
+        tensors[0], float(waited), float(patience), waited >= patience, waited / patience, InitializationKind.LOSS
+    )
 
 
 def _share(value: float, threshold: float) -> float:
     return value / threshold if threshold else math.inf
-
-
-def _say(reading: Reading) -> str:
-    """Say one condition with its numbers."""
-    if reading.kind == LOSS:
-        compared = "not below" if reading.fires else "below"
-        return (
-            f"the loss ({reading.tensor}) has not fallen below its best for "
-            f"{counted(int(reading.value), 'saved step')}, {compared} the threshold {reading.threshold:.0f}"
-        )
-    if reading.kind == VARIANCE:
-        compared = "above" if reading.fires else "not above"
-        return (
-            f"the variance of {reading.tensor} is {reading.value:.4g} times the least of the activation inputs, "
-            f"{compared} the threshold {reading.threshold:.6g}"
-        )
-    compared = "below" if reading.fires else "not below"
-    return (
-        f"the range of {reading.tensor} (5th to 95th percentile) is {reading.value:.4g}, {compared} the threshold "
-        f"{reading.threshold:.6g}"
-    )

@@ -11,18 +11,20 @@ import re
 from statistics import mode
 from typing import ClassVar
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import weights_text
 from trainguard.rules.training.folds import scalar
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import used
+from trainguard.rules.training.readings import step_fact, used
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.units import counted
+from trainguard.rules.training.weights_text import RanksKind
 from trainguard.tensors.step_view import StepView
 
 CHECKSUM = re.compile(r"trainguard/checksum/(?P<rank>[0-9]{1,6})")
-SHOWN = 8
+SHOWN = 6
 
 
 class RanksOutOfSyncParameters(StepParameters, frozen=True, kw_only=True):
@@ -41,7 +43,7 @@ SPEC = RuleSpec(
     measures=(Measure("ranks that differ from most"),),
     counts=STEPS,
     parameters={**RANGE_HELP},
-    clause="ranks held different parameters",
+    text=weights_text.ranks_out_of_sync,
 )
 
 
@@ -51,10 +53,7 @@ class RanksOutOfSync(StepRule[RanksOutOfSyncParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = RanksOutOfSyncParameters
     state_type = StepState
-    needs = (
-        "It checks a checksum of the parameters per rank: record one number for each as trainguard/checksum/RANK, "
-        "for all ranks at the same steps."
-    )
+    needs = weights_text.RANKS_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: RanksOutOfSyncParameters) -> Check | None:
         """Compare the checksums of a step."""
@@ -75,27 +74,19 @@ class RanksOutOfSync(StepRule[RanksOutOfSyncParameters, StepState]):
             step=step.step,
             at=step.at,
             fires=bool(apart),
-            reason=_say(step.step, sums, most, apart),
             tensor=f"trainguard/checksum/{apart[0]}" if apart else None,
             value=float(len(apart)),
             threshold=0.0,
-        )
-
-    def advice(self, check: Check, parameters: RanksOutOfSyncParameters) -> str:
-        """Say what to look at."""
-        del check, parameters
-        return (
-            "Stop and go back to a checkpoint before this step: from here on ranks train different models. Look for "
-            "parameters outside the distributed wrapper, a rank that loaded another checkpoint or has another seed, "
-            "steps that one rank skips, and a broken GPU: if it is always the same rank, replace its node."
+            kind=RanksKind.APART if apart else RanksKind.EQUAL,
+            facts=(step_fact(step), *_facts(sums, most, apart)),
         )
 
 
-def _say(step: int, sums: dict[int, str], most: str, apart: list[int]) -> str:
-    if not apart:
-        return f"Step {step}: the checksums of {counted(len(sums), 'rank')} are equal."
-    shown = ", ".join(f"{rank} has {sums[rank]}" for rank in apart[:SHOWN])
-    more = f" and {len(apart) - SHOWN} more differ" if len(apart) > SHOWN else ""
-    same = sum(each == most for each in sums.values())
-    have = "has" if same == 1 else "have"
-    return f"Step {step}: {same} of {len(sums)} ranks {have} the checksum {most}, rank {shown}{more}."
+def _facts(sums: dict[int, str], most: str, apart: list[int]) -> list[Fact]:
+    return [
+        Fact(name="ranks", value=len(sums)),
+        Fact(name="ranks_apart", value=len(apart), threshold=0.0),
+        Fact(name="ranks_alike", value=sum(each == most for each in sums.values())),
+        Fact(name="checksum", value=most),
+        *(Fact(name="checksum_apart", value=sums[rank], device=f"rank {rank}") for rank in apart[:SHOWN]),
+    ]

@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from trainguard.finding import Fact
 from trainguard.rules.training.step_rule import USELESS, Check, StepState
+from trainguard.rules.words import FactSheet
 from trainguard.tensors.step_view import StepView
 
 T = TypeVar("T")
@@ -72,6 +74,52 @@ def check_of(
         threshold=worst.threshold,
         kind=worst.kind,
     )
+
+
+def checked(
+    step: StepView,
+    readings: Sequence[Reading],
+    facts: Callable[[Reading], Sequence[Fact]],
+    *,
+    judged: int | None = None,
+) -> Check | None:
+    """Return the check of a step by facts, None without a reading; ``facts`` are those of one of them.
+
+    The facts ``step`` and, of several readings that fire, ``firing`` and ``judged`` go with them: how many fire, and of
+    how many.
+    """
+    if not readings:
+        return None
+    worst = worst_of(readings)
+    firing = sum(reading.fires for reading in readings)
+    several = (
+        Fact(name="firing", value=firing),
+        Fact(name="judged", value=len(readings) if judged is None else judged),
+    )
+    return Check(
+        step=step.step,
+        at=step.at,
+        fires=worst.fires,
+        tensor=worst.tensor,
+        value=worst.value if math.isfinite(worst.value) else None,
+        threshold=worst.threshold,
+        kind=worst.kind,
+        facts=(step_fact(step), *facts(worst), *(several if firing > 1 else ())),
+    )
+
+
+def step_fact(step: StepView) -> Fact:
+    """Return the number of a step, with the time at which it was saved where it says that itself."""
+    at = step.at if step.timed else None
+    return Fact(name="step", value=step.step, unit="steps", start=at, end=at)
+
+
+def several_words(sheet: FactSheet, what: str = "tensors") -> str:
+    """Say of how many that fire the named one is the worst; empty of one alone."""
+    firing = sheet.get("firing")
+    if firing is None:
+        return ""
+    return f" (the worst of {firing.value} such {what}, of {sheet['judged'].value} in all)"
 
 
 def worst_of(readings: Sequence[Reading]) -> Reading:

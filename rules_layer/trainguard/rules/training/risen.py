@@ -1,25 +1,40 @@
-"""The conditions of TrainingDiverged over a whole run: a loss that has risen for good, or falls without bound."""
+"""The conditions of TrainingDiverged over a whole run: a loss that has risen for good, or falls without bound.
+
+A worse rise must not hide a rise: what counts as noise is measured without values that only go up, and the part after
+the lowest value is also judged as if it had risen no further than needed (``_attenuated``).
+"""
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from itertools import pairwise
+from statistics import fmean, median
 from typing import NamedTuple
 
-from trainguard.rules.training.progress import beginning, unit
+from trainguard.finding import Fact
+from trainguard.rules.training.diverged_kinds import DivergedKind
+from trainguard.rules.training.guessing import CHANCE_BELOW
+from trainguard.rules.training.loss_facts import first_facts, level, step
+from trainguard.rules.training.progress import unit
 from trainguard.rules.training.run_series import MOVING, RunSeries
-from trainguard.rules.training.series import Series, level, noise, smoothed
+from trainguard.rules.training.series import Series, noise, smoothed
+from trainguard.rules.training.series import level as mean_of
 from trainguard.tensors.step_view import Mode
 
-LOST, BLOWN_UP, EXPLODED, UNBOUNDED, SCORE_LOST = "lost", "blown up", "exploded", "unbounded", "score lost"
 TAIL = 0.2
 REAL_FALL = 0.2
 """A fall of less than a fifth of the start is too small to be lost."""
+JUST_LOST = 0.75
+"""A rise above so much of the fall is also judged as one of that size: a larger one is no smaller finding."""
 CLEAR_NOISE = 4.0
 SAME_SCORE = 0.05
 ENDED_TAIL = 3
 FEWEST_BLOCKS = 5
-FAR_ABOVE_FIRST = 1000.0
+FAR_ABOVE_FIRST = 100.0
 """Times the very first value: the mean of the first block may hold the explosion itself."""
+LEAST_FIRST = 1e-3
+"""A smaller first value is next to none: losses that begin at 0, as a divergence from a reference, may grow."""
+EXCUSED = 10.0
+"""A loss that is so many times its start is excused by no score at the level of a guess."""
 RUNAWAY = 10.0
 """Times the largest size in the first half, below 0: a likelihood slows down, what has no minimum does not."""
 
@@ -33,14 +48,15 @@ class Limits(NamedTuple):
 
 
 class Risen(NamedTuple):
-    """How a series got worse, in words, with its value and the threshold."""
+    """How a series got worse: the facts, its value, the threshold, and when it began, epoch seconds."""
 
-    kind: str
+    kind: DivergedKind
     name: str
     series: Series
-    reason: str
     value: float
     threshold: float
+    facts: tuple[Fact, ...]
+    onset: float | None
 
 
 def rise(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
@@ -48,38 +64,58 @@ def rise(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
     losses = run.loss(Mode.TRAIN)
     found = [_risen(loss, name, limits, fewest) for name, loss in losses]
     rises = [each for each in found if each is not None]
-    if not losses or len(rises) < len(losses) or _score_holds(run):
+    if not losses or len(rises) < len(losses):
         return None
-    (name, loss), (kind, lowest, threshold) = losses[0], rises[0]
-    tail = level(loss.means, TAIL, end=True)
-    place = loss.means.index(min(loss.means))
-    began = f"{name} was {beginning(loss)}"
-    if kind == LOST:
-        began += f" and {lowest:.6g} at its lowest (step {loss.steps[place]})"
-    elif kind == EXPLODED:
-        began = f"{name} was {loss.first:.6g} at step {loss.begins}"
-    reason = (
-        f"{began}; after step {loss.steps[-_tail(loss) - 1]} it was never below {min(loss.means[-_tail(loss) :]):.6g}, "
-        f"with a mean of {tail:.6g}, above the threshold {threshold:.6g}"
-    )
-    return Risen(kind, name, loss, reason, tail, threshold)
+    (name, loss), (kind, threshold) = losses[0], rises[0]
+    count = _tail(loss)
+    tail = loss.means[-count:]
+    if _score_holds(run, is_far=min(tail) > EXCUSED * abs(_start(loss)) > 0.0):
+        return None
+    lowest = loss.means.index(min(loss.means))
+    bad = _bad_from(loss, threshold)
+    facts = (
+        *first_facts(name, loss),
+        level("loss_at_first_step", name, loss.first),
+        level("loss_lowest", name, loss.means[lowest]),
+        step("loss_lowest_step", loss.steps[lowest]),
+        level("loss_least_since", name, min(tail)),
+        step("risen_after_step", loss.steps[-count - 1]),
+        Fact(
+            name="loss_last", value=mean_of(loss.means, TAIL, end=True), series=name, threshold=threshold,
+            start=loss.begin_of(len(loss.means) - count), end=float(loss.times[-1]) or None,
+        ),
+    )  # fmt: skip
+    return Risen(kind, name, loss, float(facts[-1].value), threshold, facts, loss.begin_of(bad))
 
 
 def runaway(run: RunSeries, fewest: int) -> Risen | None:
     """Find that a loss of training falls below 0 faster and faster: it has no minimum."""
     for name, loss in run.loss(Mode.TRAIN)[:1]:
-        count = _tail(loss)
+        count, half = _tail(loss), len(loss.means) // 2
         if len(loss.means) < 2 * FEWEST_BLOCKS or count * loss.size < fewest or MOVING.search(name):
             continue
-        threshold = -RUNAWAY * max(abs(each) for each in loss.means[: len(loss.means) // 2])
-        if max(loss.means[-count:]) < threshold:
-            reason = (
-                f"{name} falls without bound: it was {beginning(loss)} and "
-                f"{loss.means[len(loss.means) // 2 - 1]:.6g} half-way (step {loss.steps[len(loss.means) // 2 - 1]}), "
-                f"and is {loss.last:.6g}, below the threshold {threshold:.6g}"
+        threshold = -RUNAWAY * max(abs(each) for each in loss.means[:half])
+        if max(loss.means[-count:]) < threshold or _races(loss, half):
+            facts = (
+                *first_facts(name, loss),
+                level("loss_half_way", name, loss.means[half - 1]),
+                step("half_way_step", loss.steps[half - 1]),
+                level("loss_last", name, loss.last),
             )
-            return Risen(UNBOUNDED, name, loss, reason, loss.last, threshold)
+            return Risen(DivergedKind.UNBOUNDED, name, loss, loss.last, threshold, facts, loss.begin_of(half))
     return None
+
+
+def _races(loss: Series, half: int) -> bool:
+    """Whether a loss is below 0, falls all the time, and by more in each third of the run than in the one before.
+
+    In all it falls to far more than its size at the start.
+    """
+    third = len(loss.means) // 3
+    ends = (loss.means[0], loss.means[third], loss.means[2 * third], loss.means[-1])
+    falls = [before - after for before, after in pairwise(ends)]
+    far = ends[-1] < -FAR_ABOVE_FIRST * abs(loss.first) < 0.0 and ends[-1] < 2.0 * loss.means[half - 1]
+    return far and falls == sorted(falls) and all(later < earlier for earlier, later in pairwise(loss.means))
 
 
 def score_lost(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
@@ -92,13 +128,22 @@ def score_lost(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
         best = -_lowest([-each for each in before], count)
         threshold = best - max(limits.score_lost * unit(score), CLEAR_NOISE * noise(before))
         if max(tail) < threshold and _loss_rose(run):
-            reason = (
-                f"{name} had a mean of {best:.4g} over its best fifth of the run; after step "
-                f"{score.steps[-count - 1]} it was never above {max(tail):.4g}, below the threshold {threshold:.4g}, "
-                "and the loss rose"
+            facts = (
+                level("score_best", name, best),
+                step("fallen_after_step", score.steps[-count - 1]),
+                Fact(name="score_most_since", value=max(tail), series=name, threshold=threshold),
             )
-            return Risen(SCORE_LOST, name, score, reason, max(tail), threshold)
+            onset = score.begin_of(len(score.means) - count)
+            return Risen(DivergedKind.SCORE_LOST, name, score, max(tail), threshold, facts, onset)
     return None
+
+
+def _bad_from(loss: Series, threshold: float) -> int:
+    """Return the first of the last blocks that all lie above a threshold."""
+    place = len(loss.means) - 1
+    while place > 0 and loss.means[place - 1] > threshold:
+        place -= 1
+    return place
 
 
 def _loss_rose(run: RunSeries) -> bool:
@@ -106,23 +151,62 @@ def _loss_rose(run: RunSeries) -> bool:
     return bool(losses) and all(fmean(loss.means[-_tail(loss) :]) > _lowest(loss.means, _tail(loss)) for loss in losses)
 
 
-def _risen(loss: Series, name: str, limits: Limits, fewest: int) -> tuple[str, float, float] | None:
-    """Return how a loss has risen, its lowest level and the threshold; None where it has not."""
+def _risen(loss: Series, name: str, limits: Limits, fewest: int) -> tuple[DivergedKind, float] | None:
+    """Return how a loss has risen, and the threshold; None where it has not."""
     count = _tail(loss)
     if len(loss.means) < FEWEST_BLOCKS or count * loss.size < fewest or MOVING.search(name):
         return None
-    start, before, tail = loss.means[0], smoothed(loss.means[:-count]), loss.means[-count:]
-    lowest, clear = _lowest(before, count), CLEAR_NOISE * noise(before)
-    blown_up = start + max((limits.blow_up - 1.0) * abs(start), clear)
+    start, tail = _start(loss), loss.means[-count:]
+    blown_up = start + max((limits.blow_up - 1.0) * abs(start), CLEAR_NOISE * _noise(smoothed(loss.means[:-count])))
     if min(tail) > blown_up:
-        return BLOWN_UP, lowest, blown_up
-    if min(tail) > FAR_ABOVE_FIRST * abs(loss.first) > 0.0:
-        return EXPLODED, lowest, FAR_ABOVE_FIRST * abs(loss.first)
-    fallen = start - lowest
-    lost = lowest + max(limits.lost * fallen, clear)
-    if fallen >= REAL_FALL * abs(start) and fallen > clear and min(tail) > lost:
-        return LOST, lowest, lost
+        return DivergedKind.BLOWN_UP, blown_up
+    if abs(loss.first) >= LEAST_FIRST and min(tail) > FAR_ABOVE_FIRST * abs(loss.first):
+        return DivergedKind.EXPLODED, FAR_ABOVE_FIRST * abs(loss.first)
+    lost = _lost(loss.means, count, limits)
+    return None if lost is None else (DivergedKind.LOST, lost)
+
+
+def _start(loss: Series) -> float:
+    """Return the level at the start; of a long run the lower middle of its first values where that is less."""
+    return loss.means[0] if loss.size == 1 else min(loss.means[0], sorted(loss.head)[(len(loss.head) - 1) // 2])
+
+
+def _lost(means: Sequence[float], count: int, limits: Limits) -> float | None:
+    """Return above which level the fall of a loss is lost, where it is; None where it is not."""
+    before = means[:-count]
+    place = before.index(min(before))
+    fallen = means[0] - before[place]
+    if (
+        fallen < REAL_FALL * abs(means[0])
+        or fallen <= 0.0
+        or fallen <= CLEAR_NOISE * _noise(before[: place + 1], falls=True)
+    ):
+        return None
+    for values in (means, _attenuated(means, place, count, fallen)):
+        lows = smoothed(values[:-count])
+        lowest = _lowest(lows, count)
+        real = means[0] - lowest
+        lost = lowest + max(limits.lost * real, CLEAR_NOISE * _noise(lows))
+        if real > 0.0 and min(values[-count:]) > lost:
+            return lost
     return None
+
+
+def _attenuated(means: Sequence[float], place: int, count: int, fallen: float) -> list[float]:
+    """Return a curve whose part after its lowest value has risen by ``JUST_LOST`` of the fall in the end, or less."""
+    lowest = means[place]
+    risen = min(means[-count:]) - lowest
+    factor = 1.0 if risen <= JUST_LOST * fallen else JUST_LOST * fallen / risen
+    return [*means[: place + 1], *(lowest + factor * (each - lowest) for each in means[place + 1 :])]
+
+
+def _noise(values: Sequence[float], *, falls: bool = False) -> float:
+    """Return the noise of values; three in a row that go up have none, however steep, nor that go down if ``falls``."""
+    bends = [
+        0.0 if left <= middle <= right or (falls and left >= middle >= right) else abs(left - 2.0 * middle + right)
+        for left, middle, right in zip(values, values[1:], values[2:], strict=False)
+    ]
+    return median(bends) / (0.6745 * math.sqrt(6.0)) if bends else 0.0
 
 
 def _lowest(values: Sequence[float], count: int) -> float:
@@ -135,12 +219,17 @@ def _tail(loss: Series) -> int:
     return max(math.ceil(TAIL * len(loss.means)), 1 if loss.size > 1 else ENDED_TAIL)
 
 
-def _score_holds(run: RunSeries) -> bool:
-    """Whether a score of training is still about as good as it ever was, and better than at the start."""
+def _score_holds(run: RunSeries, *, is_far: bool) -> bool:
+    """Whether a score of training is still about as good as it ever was, and better than at the start.
+
+    Where the loss ``is_far`` above its start, a score that a guess may have excuses nothing.
+    """
     for _, score in run.score(Mode.TRAIN):
         values = smoothed(score.means)
         reach = max(values) - min(values)
-        tail = level(values, TAIL, end=True)
+        tail = mean_of(values, TAIL, end=True)
+        if is_far and tail / unit(score) < CHANCE_BELOW:
+            continue
         if reach > 0.0 and tail >= max(values) - max(SAME_SCORE * reach, noise(values)) and tail > values[0]:
             return True
     return False

@@ -13,11 +13,14 @@ from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import Percent
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import activations_text
+from trainguard.rules.training.activations_text import SATURATED, SaturatedKind
 from trainguard.rules.training.node_activity import inactive_percent
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, against, check_of, not_saved, used
+from trainguard.rules.training.readings import Reading, checked, not_saved, used
 from trainguard.rules.training.selection import selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
 from trainguard.tensors.step_view import StepView, Tensor
 
 
@@ -66,7 +69,7 @@ SPEC = RuleSpec(
         "threshold_layer": ParameterHelp("%", "a layer with more saturated nodes counts"),
         **RANGE_HELP,
     },
-    clause="most units of a layer were saturated",
+    text=activations_text.saturated_activation,
 )
 
 
@@ -76,11 +79,7 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = SaturatedActivationParameters
     state_type = StepState
-    needs = (
-        "It checks inputs of tanh and sigmoid layers: record them in full with CollectionConfig(name='activations', "
-        "parameters={'include_regex': '.*tanh_input|.*sigmoid_input'}); where modules are named otherwise, set "
-        "tensor_regex to match."
-    )
+    needs = activations_text.SATURATED_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: SaturatedActivationParameters) -> Check | None:
         """Count the saturated nodes of each layer; of a layer with reductions only, see whether all or none are."""
@@ -89,16 +88,9 @@ class SaturatedActivation(StepRule[SaturatedActivationParameters, StepState]):
         for tensor in selected(step, parameters.collection_names, (parameters.tensor_regex,)):
             saturated = used(state, lambda view, name: _saturated(state, view, name, parameters), step, tensor)
             if saturated is not None:
-                readings.append(Reading(tensor, saturated, threshold, saturated > threshold, saturated))
-        return check_of(step, readings, _say)
-
-    def advice(self, check: Check, parameters: SaturatedActivationParameters) -> str:
-        """Say what keeps inputs small."""
-        del check, parameters
-        return (
-            "Normalise the layer's input, initialise its weights smaller, or lower the learning rate. ReLU or GELU in "
-            "place of tanh and sigmoid does not saturate for large inputs."
-        )
+                kind = SaturatedKind.SATURATED if saturated > threshold else SaturatedKind.FINE
+                readings.append(Reading(tensor, saturated, threshold, saturated > threshold, saturated, kind))
+        return checked(step, readings, lambda reading: (measured(SATURATED, reading, "%"),))
 
 
 def _saturated(
@@ -119,8 +111,3 @@ def _saturated(
         return np.asarray((low < values) & (values < high), dtype=np.bool_)
 
     return inactive_percent(step, tensor, within, inactivity)
-
-
-def _say(reading: Reading) -> str:
-    compared = against(reading.fires, "above", "not above", reading.threshold or 0.0, " %")
-    return f"{reading.value:.4g} % of the nodes of {reading.tensor} are saturated, {compared}"

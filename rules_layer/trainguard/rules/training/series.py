@@ -9,12 +9,16 @@ import msgspec
 MOST_BLOCKS = 32
 """One more, and two blocks each become one: 16 to 32 blocks, or each value alone where there are fewer."""
 
+HEAD = 4
+
 
 class Series(msgspec.Struct, array_like=True):
     """Means of blocks of ``size`` values each, the last of them of ``filling`` values; ``steps`` are where they end.
 
     ``count`` counts values; ``first`` and ``last`` are the first and the newest, ``least`` and ``most`` the extremes.
-    Values that are not finite are left to who adds them.
+    ``head`` are the first four, ``begins`` is the first step. ``times`` are whole epoch seconds at which blocks end,
+    and ``began`` that of the first value; 0 of values that have no times. Values that are not finite are left to who
+    adds them.
     """
 
     count: int = 0
@@ -27,27 +31,43 @@ class Series(msgspec.Struct, array_like=True):
     last: float = 0.0
     least: float = math.inf
     most: float = -math.inf
+    head: list[float] = msgspec.field(default_factory=list)
+    times: list[int] = msgspec.field(default_factory=list)
+    began: int = 0
 
-    def add(self, step: int, value: float) -> None:
-        """Take in the value of a step."""
+    def add(self, step: int, value: float, at: float | None = None) -> None:
+        """Take in the value of a step, saved at ``at``, epoch seconds; None where it has no time."""
+        time = 0 if at is None else int(at)
         if self.count == 0:
-            self.first, self.begins = value, step
+            self.first, self.begins, self.began = value, step, time
+        if len(self.head) < HEAD:
+            self.head.append(value)
         self.count += 1
         self.last, self.least, self.most = value, min(self.least, value), max(self.most, value)
         if self.means and self.filling < self.size:
             self.means[-1] += (value - self.means[-1]) / (self.filling + 1)
-            self.steps[-1] = step
+            self.steps[-1], self.times[-1] = step, time
             self.filling += 1
             return
         if len(self.means) >= MOST_BLOCKS:
             self.means = [
                 left / 2.0 + right / 2.0 for left, right in zip(self.means[::2], self.means[1::2], strict=True)
             ]
-            self.steps = self.steps[1::2]
+            self.steps, self.times = self.steps[1::2], self.times[1::2]
             self.size *= 2
         self.means.append(value)
         self.steps.append(step)
+        self.times.append(time)
         self.filling = 1
+
+    def begin_of(self, place: int) -> float | None:
+        """Return about when a block began, epoch seconds: when the one before it ended; None without times.
+
+        Of values that each are a block of their own that is the time of the value itself.
+        """
+        if self.size == 1:
+            return float(self.times[place]) or None
+        return float(self.began if place == 0 else self.times[place - 1]) or None
 
     @property
     def whole(self) -> Sequence[float]:

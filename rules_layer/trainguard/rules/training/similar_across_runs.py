@@ -9,14 +9,18 @@ import math
 from typing import ClassVar
 
 from trainguard.errors import RunMissingError
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import values_text
 from trainguard.rules.training.compare import Closeness, furthest
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.readings import Reading, checked, used
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.values_text import DIFFERENCE, SimilarKind
 from trainguard.tensors.step_view import StepView
 
 SAME = Closeness(1e-5, 1e-8, equal_nan=True)
@@ -69,7 +73,7 @@ SPEC = RuleSpec(
         **SELECTION_HELP,
         **RANGE_HELP,
     },
-    clause="a tensor differed from the other run's",
+    text=values_text.similar_across_runs,
 )
 
 
@@ -79,7 +83,7 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = SimilarAcrossRunsParameters
     state_type = StepState
-    needs = "It checks tensors that this run and the other one saved at the same steps: record the same in both."
+    needs = values_text.SIMILAR_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: SimilarAcrossRunsParameters) -> Check | None:
         """Compare each tensor that both runs hold at the step."""
@@ -99,29 +103,22 @@ class SimilarAcrossRuns(StepRule[SimilarAcrossRunsParameters, StepState]):
             same = used(state, lambda view, name: SAME.tensors(view, there, name), step, tensor)
             if same is not None:
                 readings.append(_reading(state, step, there, tensor, same=same))
-        return check_of(step, readings, lambda reading: _say(reading, parameters.other_run))
-
-    def advice(self, check: Check, parameters: SimilarAcrossRunsParameters) -> str:
-        """Say what makes runs differ."""
-        del check, parameters
-        return (
-            "Compare seeds, data, their order and versions of the two runs from the first step that differs on. Some "
-            "operations on GPUs are not deterministic unless the framework is told to make them so."
-        )
+        return checked(step, readings, lambda reading: _facts(reading, parameters.other_run))
 
 
 def _reading(state: StepState, step: StepView, there: StepView, tensor: str, *, same: bool) -> Reading:
     """Return the reading of a tensor; its value is open where it is the same, or no number says the difference."""
     apart = None if same else used(state, lambda view, name: furthest(SAME, view, there, name), step, tensor)
+    kind = SimilarKind.SAME if same else SimilarKind.DIFFERS
     if apart is None:
-        return Reading(tensor, math.nan, None, not same, math.inf)
-    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1])
+        return Reading(tensor, math.nan, None, not same, math.inf, kind)
+    return Reading(tensor, apart[0], apart[1], True, apart[0] / apart[1], kind)
 
 
-def _say(reading: Reading, run: str) -> str:
+def _facts(reading: Reading, run: str) -> list[Fact]:
+    facts = [Fact(name="other_run", value=run)]
     if reading.fires:
-        said = f"{reading.tensor} differs from that of run {run} at the same step"
-        if reading.threshold is None:
-            return said
-        return f"{said}, by {reading.value:.6g}; up to {reading.threshold:.6g} counts as the same"
-    return f"all tensors that both runs hold are the same as in run {run}"
+        facts.append(Fact(name="tensor", value=str(reading.tensor)))
+    if reading.fires and reading.threshold is not None:
+        facts.append(measured(DIFFERENCE, reading))
+    return facts

@@ -18,12 +18,15 @@ from trainguard.errors import (
     TensorTooLargeError,
     TensorUnusableError,
 )
+from trainguard.finding import UNTIMED, Fact, Progress
 from trainguard.records import Status
+from trainguard.rules.default_spec import spec_of_rule
 from trainguard.rules.family_rules import bare
 from trainguard.rules.protocol import NonNegativeInt, Rule, RuleParameters
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.training.scalar_advice import FoundScalars, scalar_needs
-from trainguard.rules.units import counted
+from trainguard.rules.training.scalar_advice import FoundScalars
+from trainguard.rules.training.step_text import BOUND, MOST_NAMES, StepKind, scalar_facts, step_words
+from trainguard.rules.words import FactSheet, Text, Words
 from trainguard.tensors.name_patterns import NamePatternError, name_pattern
 from trainguard.tensors.step_view import StepView
 
@@ -87,19 +90,22 @@ def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """What one step says.
 
-    ``reason`` is one sentence with the step's own numbers. ``tensor``, ``value`` and ``threshold`` are those of the
-    tensor that is furthest over its threshold; None where the condition has none, or the value is not finite. ``kind``
-    says which of the rule's conditions it is about, of a rule that has several.
+    ``kind`` is one of the rule's enumeration, and ``facts`` are what its words are made of; a rule without a text gives
+    ``reason``, one sentence with the step's own numbers. ``tensor``, ``value`` and ``threshold`` are those of the
+    tensor that is furthest over its threshold; None where the condition has none, or the value is not finite. ``onset``
+    is when the condition began, epoch seconds; None leaves it to the time of the first step that fires.
     """
 
     step: int
     at: float
     fires: bool
-    reason: str
+    reason: str = ""
     tensor: str | None = None
     value: float | None = None
     threshold: float | None = None
     kind: str | None = None
+    facts: tuple[Fact, ...] = ()
+    onset: float | None = None
 
 
 class StepState(msgspec.Struct, kw_only=True):
@@ -107,7 +113,9 @@ class StepState(msgspec.Struct, kw_only=True):
 
     ``evaluated`` counts steps that could be checked, ``fired`` those that fired, ``first`` is the first of them, and
     ``steps`` the first hundred; ``onsets`` are those after a check that did not fire, 32 at most. ``latest`` is the
-    newest check, ``firing`` the newest that fired. ``waiting`` counts steps that hold what the rule checks, and that it
+    newest check, ``firing`` the newest that fired, and ``onset`` is when the condition began that holds now, epoch
+    seconds; None where steps have no times. ``untimed`` counts steps that
+    do not say when they were saved. ``waiting`` counts steps that hold what the rule checks, and that it
     could not compare with earlier ones yet. ``unusable`` counts how often a tensor could not be used, ``unusable_why``
     says why the last one could not. ``left_out`` counts what a rule did not take in because its state is bounded.
     """
@@ -119,7 +127,9 @@ class StepState(msgspec.Struct, kw_only=True):
     latest: Check | None = None
     steps: list[int] = msgspec.field(default_factory=list)
     onsets: list[int] = msgspec.field(default_factory=list)
+    onset: float | None = None
     waiting: int = 0
+    untimed: int = 0
     unusable: int = 0
     unusable_why: str | None = None
     left_out: int = 0
@@ -155,7 +165,7 @@ class StepRule(Rule[P], Generic[P, S]):
 
     state_type: type[S]
     needs: ClassVar[str]
-    bound: ClassVar[tuple[str, str]] = ("value", "of further tensors")
+    bound: ClassVar[tuple[str, str]] = BOUND
 
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Return 0: the first step that is checked and does not fire ends an episode."""
@@ -180,6 +190,16 @@ class StepRule(Rule[P], Generic[P, S]):
         del check
         return None
 
+    def score(self, check: Check) -> float | None:
+        """Say how much a check that fires matters, 0 to 100; None leaves it to what was lost."""
+        del check
+        return None
+
+    def progress(self, state: S, view: RunView, parameters: P) -> Progress | None:
+        """Say how far the rule's patience is; None of a rule that has none."""
+        del state, view, parameters
+        return None
+
     def observe(self, state: S, step: StepView, parameters: P) -> None:
         """Check one complete step, and remember what it says."""
         try:
@@ -191,8 +211,9 @@ class StepRule(Rule[P], Generic[P, S]):
             # Not of one tensor, which a rule leaves out by itself: nothing says when the step was saved.
             state.leave_out(str(fault))
             return
+        state.untimed += not step.timed
         if check is not None:
-            remember(state, check)
+            remember(state, check, timed=step.timed)
 
     def at_end(self, state: S, parameters: P) -> Check | None:
         """Check a run that has ended as a whole; None where its newest check stands. The same state, the same check."""
@@ -204,64 +225,97 @@ class StepRule(Rule[P], Generic[P, S]):
         if view.closed:
             whole = self.at_end(state, parameters)
             if whole is not None and whole != state.latest:
-                remember(state, whole)
-        latest = state.latest
-        if latest is None:
-            return self._unchecked(state, view, parameters)
-        return RuleResult(
-            Status.FIRED if latest.fires else Status.OK,
-            latest.reason + self.notes(state, parameters),
-            measured=_finite(latest.value),
-            threshold=_finite(latest.threshold),
-            measure=self.measure(latest),
-            worst=latest.tensor,
+                remember(state, whole, timed=False)
+        if state.latest is not None:
+            return self.result(state, state.latest, view, parameters, onset=state.onset)
+        status, kind, facts = _unchecked(state, view, parameters)
+        progress = self.progress(state, view, parameters)
+        return RuleResult.of(self._text(None, parameters), status, kind, facts, progress=progress)
+
+    def result(self, state: S, check: Check, view: RunView, parameters: P, *, onset: float | None) -> RuleResult:
+        """Return what a check means; ``onset`` is when its condition began, epoch seconds."""
+        no_times = check.fires and onset is None and state.untimed
+        untimed = (Fact(name=UNTIMED, value=state.untimed, unit="steps"),) if no_times else ()
+        return RuleResult.of(
+            self._text(check, parameters),
+            Status.FIRED if check.fires else Status.OK,
+            check.kind or "",
+            (*map(_storable, check.facts), *untimed, *notes(state, parameters)),
+            measured=_finite(check.value),
+            threshold=_finite(check.threshold),
+            measure=self.measure(check),
+            worst=check.tensor,
             data_points=state.evaluated,
-            advice=self.advice(latest, parameters) if latest.fires else None,
-            onset=latest.at if latest.fires and state.fired == 1 else None,
+            onset=onset if check.fires else None,
+            score=self.score(check) if check.fires else None,
+            progress=self.progress(state, view, parameters),
         )
 
-    def notes(self, state: S, parameters: P) -> str:
-        """Return sentences about what was not used, each after a blank; empty where there is nothing to say."""
-        notes = ""
-        if state.unusable:
-            times = "Once" if state.unusable == 1 else f"{state.unusable:,} times"
-            notes += f" {times} a tensor could not be checked, {_last(state.unusable)}because {state.unusable_why}."
-        if state.left_out:
-            what, which = self.bound
-            notes += f" Left out: {counted(state.left_out, what)} {which}."
-        return notes + _ignored(parameters)
+    def said(self, check: Check) -> str:
+        """Return a check's sentences, without notes."""
+        text = spec_of_rule(self).text
+        if text is None:
+            return check.reason
+        status = Status.FIRED if check.fires else Status.OK
+        return text(FactSheet(status, check.kind or "", check.facts)).reason
 
-    def _unchecked(self, state: S, view: RunView, parameters: P) -> RuleResult:
-        if state.unusable_why is not None:
-            reason = f"No step could be checked: {state.unusable_why}."
-            return RuleResult(Status.ERROR, reason + _ignored(parameters))
-        if view.steps == 0 and not view.closed:
-            return RuleResult(Status.WARMING_UP, "No step was saved yet." + _ignored(parameters))
-        if state.waiting:
-            status = Status.NOT_APPLICABLE if view.closed else Status.WARMING_UP
-            held = f"{counted(state.waiting, 'saved step')} hold{'s' if state.waiting == 1 else ''}"
-            reason = f"{held} what the rule checks, too few to compare. {self._what_to_do(view)}"
-            return RuleResult(status, reason + self.notes(state, parameters))
-        if view.scalars is not None and view.steps == 0:
-            return RuleResult(
-                Status.NOT_APPLICABLE, "No step of the files of scalars could be read." + _ignored(parameters)
-            )
-        seen = f"{counted(view.steps, 'saved step')} hold{'s' if view.steps == 1 else ''}"
-        reason = f"None of {seen} what the rule checks. {self._what_to_do(view)}"
-        return RuleResult(Status.NOT_APPLICABLE, reason + _ignored(parameters))
+    def _text(self, check: Check | None, parameters: P) -> Text:
+        """Return the rule's text; of one that has none, a text that says what its check says."""
+        text = spec_of_rule(self).text
+        if text is not None:
+            return text
 
-    def _what_to_do(self, view: RunView) -> str:
-        if view.scalars is None:
-            return self.needs
-        return scalar_needs(bare(self.name), self.needs, view.scalars)
+        def own(sheet: FactSheet) -> Words:
+            del sheet
+            advice = self.advice(check, parameters) if check is not None and check.fires else None
+            return Words("" if check is None else check.reason, advice)
+
+        return lambda sheet: step_words(sheet, own, rule=bare(self.name), needs=self.needs, bound=self.bound)
 
 
-def remember(state: StepState, check: Check) -> None:
-    """Count a check, and keep what people ask for: the first fire, the newest, the newest check."""
+def notes(state: StepState, parameters: StepParameters) -> tuple[Fact, ...]:
+    """Return facts about what was not used."""
+    facts = []
+    if state.unusable:
+        facts.append(Fact(name="unusable", value=state.unusable))
+        facts.append(Fact(name="unusable_why", value=str(state.unusable_why)))
+    if state.left_out:
+        facts.append(Fact(name="left_out", value=state.left_out))
+    return (*facts, *_ignored(parameters))
+
+
+def _unchecked(
+    state: StepState, view: RunView, parameters: StepParameters
+) -> tuple[Status, StepKind, tuple[Fact, ...]]:
+    """Return why no step was checked."""
+    ignored = _ignored(parameters)
+    if state.unusable_why is not None:
+        why = Fact(name="unusable_why", value=state.unusable_why)
+        return Status.ERROR, StepKind.UNUSABLE, (why, *ignored)
+    if view.steps == 0 and not view.closed:
+        return Status.WARMING_UP, StepKind.NO_STEP, ignored
+    found = () if view.scalars is None else (Fact(name="of_scalars", value=1), *scalar_facts(view.scalars))
+    if state.waiting:
+        status = Status.NOT_APPLICABLE if view.closed else Status.WARMING_UP
+        held = Fact(name="waiting_steps", value=state.waiting, unit="steps")
+        return status, StepKind.TOO_FEW, (held, *found, *notes(state, parameters))
+    if view.scalars is not None and view.steps == 0:
+        return Status.NOT_APPLICABLE, StepKind.UNREAD, ignored
+    saved = Fact(name="saved_steps", value=view.steps, unit="steps")
+    return Status.NOT_APPLICABLE, StepKind.NOTHING, (saved, *found, *ignored)
+
+
+def remember(state: StepState, check: Check, *, timed: bool = True) -> None:
+    """Count a check, and keep what people ask for: the first fire, the newest, the newest check.
+
+    ``timed`` says that the check is of one step, which says itself when it was saved.
+    """
     state.evaluated += 1
     begins = check.fires and not (state.latest is not None and state.latest.fires)
-    if begins and len(state.onsets) < MOST_EPISODES:
-        state.onsets.append(check.step)
+    if begins:
+        state.onset = check.at if check.onset is None and timed else check.onset
+        if len(state.onsets) < MOST_EPISODES:
+            state.onsets.append(check.step)
     state.latest = check
     if check.fires:
         state.fired += 1
@@ -271,16 +325,15 @@ def remember(state: StepState, check: Check) -> None:
             state.steps.append(check.step)
 
 
-def _last(times: int) -> str:
-    return "" if times == 1 else "the last time "
+def _ignored(parameters: StepParameters) -> tuple[Fact, ...]:
+    return tuple(Fact(name="ignored_parameter", value=name) for name in parameters.ignored[:MOST_NAMES])
 
 
-def _ignored(parameters: StepParameters) -> str:
-    if not parameters.ignored:
-        return ""
-    one = len(parameters.ignored) == 1
-    names = ", ".join(parameters.ignored)
-    return f" {'Parameter' if one else 'Parameters'} {names} {'is' if one else 'are'} unknown and not used."
+def _storable(fact: Fact) -> Fact:
+    """Return a fact that JSON can hold: a value that is not finite as a text, for example ``nan``."""
+    if isinstance(fact.value, float) and not math.isfinite(fact.value):
+        return msgspec.structs.replace(fact, value=str(fact.value))
+    return fact
 
 
 def _finite(value: float | None) -> float | None:

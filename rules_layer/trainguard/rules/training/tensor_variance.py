@@ -9,14 +9,15 @@ from typing import ClassVar
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import values_text
 from trainguard.rules.training.folds import variance
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, check_of, not_saved, used
+from trainguard.rules.training.readings import Reading, checked, not_saved, used
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.values_text import VARIANCE, VarianceKind
 from trainguard.tensors.step_view import StepView
-
-HIGH, LOW = "high", "low"
 
 
 class TensorVarianceParameters(SelectingParameters, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ SPEC = RuleSpec(
         "min_threshold": ParameterHelp("", "a variance below it is too low; None leaves it out"),
         **RANGE_HELP,
     },
-    clause="the variance of a tensor left its range",
+    text=values_text.tensor_variance,
 )
 
 
@@ -54,10 +55,7 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = TensorVarianceParameters
     state_type = StepState
-    needs = (
-        "It checks the tensors that collection_names and tensor_regex select: record them, in full or as reduction "
-        "variance, with a CollectionConfig."
-    )
+    needs = values_text.VARIANCE_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: TensorVarianceParameters) -> Check | None:
         """Compare each tensor's variance with both thresholds."""
@@ -76,27 +74,13 @@ class TensorVariance(StepRule[TensorVarianceParameters, StepState]):
             value = used(state, variance_of, step, tensor)
             if value is not None:
                 readings.append(_reading(tensor, value, parameters))
-        return check_of(step, readings, _say)
-
-    def advice(self, check: Check, parameters: TensorVarianceParameters) -> str:
-        """Say what a variance out of range comes from."""
-        del parameters
-        if check.kind == LOW:
-            return f"All entries of {check.tensor} are nearly the same: look at the initialisation and at dead inputs."
-        return f"Look at the scale of what enters {check.tensor}: inputs, initialisation, normalisation, learning rate."
+        return checked(step, readings, lambda reading: (measured(VARIANCE, reading),))
 
 
 def _reading(tensor: str, value: float, parameters: TensorVarianceParameters) -> Reading:
     above = -math.inf if parameters.max_threshold is None else value - parameters.max_threshold
     below = -math.inf if parameters.min_threshold is None else parameters.min_threshold - value
     if above >= below:
-        return Reading(tensor, value, parameters.max_threshold, above > 0.0, above, HIGH)
-    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, LOW)
-
-
-def _say(reading: Reading) -> str:
-    said = f"the variance of {reading.tensor} is {reading.value:.4g}"
-    if reading.threshold is None:
-        return f"{said}, and no threshold is set"
-    when, otherwise = ("above", "not above") if reading.kind == HIGH else ("below", "not below")
-    return f"{said}, {when if reading.fires else otherwise} the threshold {reading.threshold:.6g}"
+        kind = VarianceKind.UNSET if parameters.max_threshold is None else VarianceKind.HIGH
+        return Reading(tensor, value, parameters.max_threshold, above > 0.0, above, kind)
+    return Reading(tensor, value, parameters.min_threshold, below > 0.0, below, VarianceKind.LOW)

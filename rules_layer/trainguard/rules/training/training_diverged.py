@@ -1,18 +1,20 @@
 """TrainingDiverged: the loss is NaN or infinite, or has risen and does not come back.
 
-A loss that is not finite fires at once, in training and in validation, and clears with the next finite one of its name.
+A loss that is not finite fires at once, in training and in validation, and clears with the next finite one of its name;
+at the end it fires again where a twentieth of its values, and five at least, were not finite.
 
 The rest is judged on losses and scores of training. It is a divergence if all values of the last fifth of the run say:
 
 * The fall is lost: the loss had fallen by a fifth or more, and more than ``lost`` of that is gone.
-* The loss blows up: it is ``blow_up`` times its size at the start, or 1,000 times its very first value.
-* The loss falls without bound: below 0, it is ten times as large as it ever was in the first half.
+* The loss blows up: it is ``blow_up`` times its size at the start, or 100 times its very first value.
+* The loss falls without bound: below 0, it is ten times as large as it ever was in the first half, or a hundred times
+  as large as its first value after falls that only grow.
 * The score is lost: it is ``score_lost`` of its range below its best level, and the loss rose.
 
 The last fifth has at least 50 values in a run that goes on and three in one that has ended, so that a restart of the
 learning rate, or one bad batch, has the time to recover. A score that is as good as before says that there is no
-divergence. A loss whose target moves, of adversaries or of reinforcement learning, may rise while training goes well:
-its rise is not judged.
+divergence, unless the loss is ten times its start and the score that of a guess. A loss whose target moves, of
+adversaries or of reinforcement learning, may rise while training goes well: its rise is not judged.
 
 The numbers were chosen on one half of the recorded programs (``tests/training/recorded``) and measured on the other.
 """
@@ -22,20 +24,26 @@ from typing import ClassVar
 
 import msgspec
 
+from trainguard.finding import Fact
+from trainguard.ledger.bucket import Bucket
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.diverged_kinds import DivergedKind
+from trainguard.rules.training.loss_facts import first_facts, level, step
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.progress import beginning
-from trainguard.rules.training.risen import ENDED_TAIL, SCORE_LOST, UNBOUNDED, Limits, rise, runaway, score_lost
+from trainguard.rules.training.readings import step_fact
+from trainguard.rules.training.risen import ENDED_TAIL, Limits, rise, runaway, score_lost
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
-from trainguard.rules.units import counted
+from trainguard.rules.training.training_diverged_text import BOUND, NEEDS, text
 from trainguard.tensors.step_view import Mode, StepView
 
-NOT_FINITE = "not finite"
 LIVE_TAIL = 50
+MANY, SHARE = 5, 0.05
+"""So many values that were not finite, and so large a share of all, are a broken run although the last was finite."""
+CRITICAL = 100.0
 
 
 class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
@@ -54,15 +62,24 @@ class TrainingDivergedParameters(StepParameters, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, array_like=True):
-    """How many values of a loss in a row are not finite, and at which steps they begin and end."""
+    """How often a loss was not finite: in a row that goes on (``count``, 0 where none does), and ever (``total``).
+
+    ``first`` and ``last`` are the steps at which the row begins and ends, and ``first_ever`` is the first of all; times
+    are epoch seconds, None of steps without.
+    """
 
     first: int
     last: int
-    count: int
+    at: float | None
+    first_ever: int
+    ever_at: float | None
+    count: int = 0
+    total: int = 0
+    values: int = 0
 
 
 class TrainingDivergedState(SeriesState, kw_only=True):
-    """Series, and losses whose newest value is not finite, by mode and name."""
+    """Series, and losses that were not finite, by mode and name."""
 
     broken: dict[str, Broken] = msgspec.field(default_factory=dict)
 
@@ -86,7 +103,8 @@ SPEC = RuleSpec(
         "live_rows": ParameterHelp("values", "as many recorded losses are needed to judge a rise while a run goes on"),
         **RANGE_HELP,
     },
-    clause="training diverged",
+    text=text,
+    claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind is not DivergedKind.FINE},
 )
 
 
@@ -96,8 +114,8 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = TrainingDivergedParameters
     state_type = TrainingDivergedState
-    needs = "It checks losses that are single numbers: record them with CollectionConfig(name='losses')."
-    bound = ("value", "of losses and scores beyond two of each in each mode")
+    needs = NEEDS
+    bound = BOUND
 
     def check(
         self, state: TrainingDivergedState, step: StepView, parameters: TrainingDivergedParameters
@@ -107,113 +125,144 @@ class TrainingDiverged(StepRule[TrainingDivergedParameters, TrainingDivergedStat
         if not losses:
             return None
         for mode, name, value in losses:
-            _note(state, f"{mode}/{name}", step.step, finite=math.isfinite(value))
+            _note(state, f"{mode}/{name}", step, finite=math.isfinite(value))
         # A part of a loss gives way to its total: nobody would see that it is finite again.
         kept = {f"{mode}/{name}" for mode, of_mode in state.run.losses.items() for name in of_mode}
         state.broken = {key: each for key, each in state.broken.items() if key in kept}
-        broken = _not_finite(state, step.step, step.at)
+        now = step_fact(step)
+        broken = _not_finite(state, now, step.at)
         if broken is not None:
             return broken
         if any(mode is Mode.TRAIN for mode, _, _ in losses):
             main = state.run.loss(Mode.TRAIN)[0][1]
             if main.count >= parameters.live_rows and main.filling == main.size:
-                return _judged(state.run, parameters, LIVE_TAIL) or _calm(state.run, step.step)
-        if state.latest is not None and state.latest.fires and state.latest.kind != NOT_FINITE:
+                return _judged(state.run, parameters, LIVE_TAIL) or _calm(state.run, now)
+        if state.latest is not None and state.latest.fires and state.latest.kind != DivergedKind.NOT_FINITE:
             return None
-        return _calm(state.run, step.step)
+        return _calm(state.run, now)
 
     def at_end(self, state: TrainingDivergedState, parameters: TrainingDivergedParameters) -> Check | None:
         """Judge the whole run."""
         if state.latest is None:
             return None
+        now = state.latest.facts[0]
         return (
-            _not_finite(state, state.latest.step, state.latest.at)
+            _not_finite(state, now, state.latest.at)
+            or _was_not_finite(state, now)
             or _judged(state.run, parameters, ENDED_TAIL)
-            or _calm(state.run, state.latest.step)
+            or _calm(state.run, now)
         )
 
     def measure(self, check: Check) -> Measure:
         """Say whether a loss was measured, or how often it was none."""
-        return SPEC.measures[{NOT_FINITE: 1, SCORE_LOST: 2}.get(check.kind or "", 0)]
+        places = {DivergedKind.NOT_FINITE: 1, DivergedKind.WAS_NOT_FINITE: 1, DivergedKind.SCORE_LOST: 2}
+        return SPEC.measures[places.get(DivergedKind(check.kind or DivergedKind.FINE), 0)]
 
-    def advice(self, check: Check, parameters: TrainingDivergedParameters) -> str:
-        """Say what to do, by what was found."""
-        del parameters
-        if check.kind == NOT_FINITE:
-            return (
-                "Stop and go back to a checkpoint before these steps: NaN does not go away by itself. Scale inputs and "
-                "targets to about 1, lower the learning rate, clip gradients, and look for NaN in the data, a division "
-                "by zero or the logarithm of zero."
-            )
-        if check.kind == UNBOUNDED:
-            return (
-                "A loss with a minimum does not do that. Check its sign, that targets lie in the range that the loss "
-                "expects, and that what it gets are chances or logits, as it expects."
-            )
-        return (
-            "Go back to a checkpoint before the rise. Lower the learning rate or its peak after a restart, lengthen "
-            "the warm-up, clip gradients, and check the data of these steps."
-        )
+    def score(self, check: Check) -> float:
+        """Return the highest score: from there on the run computes garbage."""
+        del check
+        return CRITICAL
 
 
-def _note(state: TrainingDivergedState, key: str, step: int, *, finite: bool) -> None:
-    if finite:
-        state.broken.pop(key, None)
-        return
+def _note(state: TrainingDivergedState, key: str, step: StepView, *, finite: bool) -> None:
+    at = step.at if step.timed else None
     if key in state.broken:
-        state.broken[key].last = step
-        state.broken[key].count += 1
-    else:
-        state.broken[key] = Broken(step, step, 1)
+        broken = state.broken[key]
+        broken.values += 1
+        if finite:
+            broken.count = 0
+            return
+        if broken.count == 0:
+            broken.first, broken.at = step.step, at
+        broken.last = step.step
+        broken.count += 1
+        broken.total += 1
+    elif not finite:
+        mode, _, name = key.partition("/")
+        series = state.run.losses.get(Mode(mode), {}).get(name)
+        values = 1 + (0 if series is None else series.count)
+        state.broken[key] = Broken(step.step, step.step, at, step.step, at, 1, 1, values)
 
 
-def _not_finite(state: TrainingDivergedState, step: int, at: float) -> Check | None:
-    if not state.broken:
+def _not_finite(state: TrainingDivergedState, now: Fact, at: float) -> Check | None:
+    open_rows = {key: each for key, each in state.broken.items() if each.count}
+    if not open_rows:
         return None
-    key, broken = max(state.broken.items(), key=lambda each: each[1].count)
+    key, broken = max(open_rows.items(), key=lambda each: each[1].count)
     mode, _, name = key.partition("/")
-    where = f"at step {broken.first}" if broken.first == broken.last else f"from step {broken.first} to {broken.last}"
     return Check(
-        step=step,
+        step=int(now.value),
         at=at,
         fires=True,
-        reason=(
-            f"Step {step}: {name} of mode {mode} is NaN or infinite {where}, {counted(broken.count, 'recorded value')}."
-        ),
         tensor=name,
         value=float(broken.count),
         threshold=0.0,
-        kind=NOT_FINITE,
+        kind=DivergedKind.NOT_FINITE,
+        facts=(
+            now,
+            Fact(name="values_not_finite", value=broken.count, series=name),
+            Fact(name="mode", value=mode),
+            step("first_bad_step", broken.first),
+            step("last_bad_step", broken.last),
+        ),
+        onset=broken.at,
+    )
+
+
+def _was_not_finite(state: TrainingDivergedState, now: Fact) -> Check | None:
+    many = {key: each for key, each in state.broken.items() if each.total >= max(MANY, SHARE * each.values)}
+    if not many:
+        return None
+    key, broken = max(many.items(), key=lambda each: each[1].total)
+    mode, _, name = key.partition("/")
+    return Check(
+        step=int(now.value),
+        at=state.run.at,
+        fires=True,
+        tensor=name,
+        value=float(broken.total),
+        threshold=0.0,
+        kind=DivergedKind.WAS_NOT_FINITE,
+        facts=(
+            now,
+            Fact(name="values_not_finite", value=broken.total, series=name),
+            Fact(name="values", value=broken.values, series=name),
+            Fact(name="mode", value=mode),
+            step("first_bad_step", broken.first_ever),
+        ),
+        onset=broken.ever_at,
     )
 
 
 def _judged(run: RunSeries, parameters: TrainingDivergedParameters, fewest: int) -> Check | None:
     """Return a check that fires where the run has got worse for good."""
     limits = parameters.limits()
-    found = rise(run, limits, fewest) or runaway(run, fewest) or score_lost(run, limits, fewest)
+    found = runaway(run, fewest) or rise(run, limits, fewest) or score_lost(run, limits, fewest)
     if found is None:
         return None
-    step = found.series.steps[-1]
+    last = found.series.steps[-1]
     return Check(
-        step=step,
+        step=last,
         at=run.at,
         fires=True,
-        reason=f"Step {step}: {found.reason}.",
         tensor=found.name,
         value=found.value,
         threshold=found.threshold,
         kind=found.kind,
+        facts=(step("step", last), *found.facts),
+        onset=found.onset,
     )
 
 
-def _calm(run: RunSeries, step: int) -> Check:
+def _calm(run: RunSeries, now: Fact) -> Check:
     name, loss = (run.loss(Mode.TRAIN) or run.loss(Mode.EVAL))[0]
-    said = f"is {loss.last:.6g}, and was {beginning(loss)}"
+    known = (*first_facts(name, loss), level("loss_last", name, loss.last)) if loss.means else ()
     return Check(
-        step=step,
+        step=int(now.value),
         at=run.at,
         fires=False,
-        reason=f"Step {step}: {name} {said}; no loss is broken or has risen for good.",
         tensor=name,
         value=loss.last,
+        kind=DivergedKind.FINE,
+        facts=(now, *known),
     )

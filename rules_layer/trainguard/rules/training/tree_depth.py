@@ -13,10 +13,12 @@ from trainguard.errors import TensorUnusableError
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import xgboost_text
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.readings import Reading, checked, used
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.units import counted
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.xgboost_text import DEPTH, TreeKind
 from trainguard.tensors.step_view import StepView, is_numeric
 
 NODES, IDS, YES, NO = "trees/Node", "trees/ID", "trees/Yes", "trees/No"
@@ -45,7 +47,7 @@ SPEC = RuleSpec(
         "true_depth": ParameterHelp("", "whether branches are followed, in place of the greatest node number"),
         **RANGE_HELP,
     },
-    clause="a tree became too deep",
+    text=xgboost_text.tree_depth,
 )
 
 
@@ -55,7 +57,7 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = TreeDepthParameters
     state_type = StepState
-    needs = "It checks the trees of an XGBoost model: record them with CollectionConfig(name='trees')."
+    needs = xgboost_text.TREES_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: TreeDepthParameters) -> Check | None:
         """Work out the depth of the step's tree."""
@@ -64,13 +66,9 @@ class TreeDepth(StepRule[TreeDepthParameters, StepState]):
         depth = used(state, _true_depth if parameters.true_depth else _depth_by_number, step, NODES)
         if depth is None:
             return None
-        reading = Reading(NODES, float(depth), parameters.depth, depth > parameters.depth, float(depth))
-        return check_of(step, [reading], _say)
-
-    def advice(self, check: Check, parameters: TreeDepthParameters) -> str:
-        """Say what deep trees do, and how to bound them."""
-        del check, parameters
-        return "Lower max_depth, or raise min_child_weight or gamma: deep trees fit single samples."
+        kind = TreeKind.DEEP if depth > parameters.depth else TreeKind.FINE
+        reading = Reading(NODES, float(depth), parameters.depth, depth > parameters.depth, float(depth), kind)
+        return checked(step, [reading], lambda each: (measured(DEPTH, each, "levels"),))
 
 
 def _depth_by_number(step: StepView, tensor: str) -> int | None:
@@ -104,11 +102,3 @@ def _true_depth(step: StepView, tensor: str) -> int | None:
 
 def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _say(reading: Reading) -> str:
-    compared = "above" if reading.fires else "not above"
-    return (
-        f"the tree in {reading.tensor} has {counted(int(reading.value), 'level')} below its root, {compared} the "
-        f"threshold {reading.threshold:.6g}"
-    )

@@ -12,11 +12,14 @@ from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import values_text
 from trainguard.rules.training.compare import Closeness
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.readings import Reading, checked, used
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.step_rule import Check, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.values_text import SAME_STEPS, UnchangedKind
 from trainguard.tensors.step_view import StepView
 
 
@@ -49,7 +52,7 @@ SPEC = RuleSpec(
         "equal_nan": ParameterHelp("", "whether NaN is the same as NaN"),
         **RANGE_HELP,
     },
-    clause="a tensor no longer changed",
+    text=values_text.unchanged_tensor,
 )
 
 
@@ -59,10 +62,7 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = UnchangedTensorParameters
     state_type = StepState
-    needs = (
-        "It checks the tensors that collection_names and tensor_regex select: record them in full, at several steps, "
-        "with a CollectionConfig."
-    )
+    needs = values_text.UNCHANGED_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: UnchangedTensorParameters) -> Check | None:
         """Compare each tensor with its values at the saved steps before this one, of the same mode."""
@@ -88,23 +88,7 @@ class UnchangedTensor(StepRule[UnchangedTensorParameters, StepState]):
             if same is None:
                 continue
             if same not in first:
-                first[same] = Reading(tensor, float(same), float(needed), same >= needed, float(same))
+                kind = UnchangedKind.UNCHANGED if same >= needed else UnchangedKind.CHANGED
+                first[same] = Reading(tensor, float(same), float(needed), same >= needed, float(same), kind)
             readings.append(first[same])
-        return check_of(step, readings, _say)
-
-    def advice(self, check: Check, parameters: UnchangedTensorParameters) -> str:
-        """Say why a tensor may stand still."""
-        del parameters
-        return (
-            f"Check that {check.tensor} is meant to change: an optimizer that does not hold it, frozen layers, a "
-            "learning rate of zero, or a loss that does not depend on it."
-        )
-
-
-def _say(reading: Reading) -> str:
-    if reading.fires:
-        return f"{reading.tensor} is the same at its last {reading.value:.0f} saved steps, which is the threshold"
-    return (
-        f"{reading.tensor} changed: it is the same at {reading.value:.0f} of the {reading.threshold:.0f} saved steps "
-        "that count"
-    )
+        return checked(step, readings, lambda reading: (measured(SAME_STEPS, reading, "steps"),))

@@ -11,11 +11,14 @@ from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import weights_text
 from trainguard.rules.training.folds import abs_mean
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, against, check_of, used
+from trainguard.rules.training.readings import Reading, checked, used
 from trainguard.rules.training.selection import GRADIENTS
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.weights_text import ABS_MEAN, VanishingKind
 from trainguard.tensors.step_view import StepView
 
 
@@ -40,7 +43,7 @@ SPEC = RuleSpec(
         "threshold": ParameterHelp("", "a gradient whose mean absolute value is below it has vanished"),
         **RANGE_HELP,
     },
-    clause="gradients vanished",
+    text=weights_text.vanishing_gradient,
 )
 
 
@@ -50,36 +53,24 @@ class VanishingGradient(StepRule[VanishingGradientParameters, StepState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = VanishingGradientParameters
     state_type = StepState
-    needs = (
-        "It checks the tensors of the collection gradients: record them, in full or as reduction abs_mean, "
-        "with CollectionConfig(name='gradients')."
-    )
+    needs = weights_text.VANISHING_NEEDS
 
     def check(self, state: StepState, step: StepView, parameters: VanishingGradientParameters) -> Check | None:
         """Compare each gradient's mean absolute value; one that holds NaN is not below anything."""
         threshold = parameters.threshold
-        measured = [(used(state, abs_mean, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
-        known = [(value, tensor) for value, tensor in measured if value is not None]
-        readings = [Reading(tensor, value, threshold, True, -value) for value, tensor in known if value < threshold]
+        means = [(used(state, abs_mean, step, tensor), tensor) for tensor in sorted(step.members(GRADIENTS))]
+        known = [(value, tensor) for value, tensor in means if value is not None]
+        readings = [
+            Reading(tensor, value, threshold, True, -value, _kind(value))
+            for value, tensor in known
+            if value < threshold
+        ]
         if known and not readings:
             value, tensor = min([each for each in known if not math.isnan(each[0])] or known)
-            readings = [Reading(tensor, value, threshold, False, -value)]
-        return check_of(step, readings, _say, judged=len(known))
-
-    def advice(self, check: Check, parameters: VanishingGradientParameters) -> str:
-        """Say what keeps gradients alive; a gradient of exactly zero says that nothing reaches the loss."""
-        del parameters
-        if check.value == 0.0:
-            return (
-                f"Check that {check.tensor} has a path to the loss: a gradient of exactly zero means a detached, "
-                "frozen or dead part of the model, or underflow where gradients are float16 without loss scaling."
-            )
-        return (
-            "Use activations that do not saturate, residual connections or normalisation, and an initialisation that "
-            "fits the activation. In float16 raise the loss scale."
-        )
+            readings = [Reading(tensor, value, threshold, False, -value, VanishingKind.FINE)]
+        return checked(step, readings, lambda reading: (measured(ABS_MEAN, reading),), judged=len(known))
 
 
-def _say(reading: Reading) -> str:
-    compared = against(reading.fires, "below", "not below", reading.threshold or 0.0)
-    return f"the mean absolute value of {reading.tensor} is {reading.value:.4g}, {compared}"
+def _kind(value: float) -> VanishingKind:
+    """Return what a gradient below the threshold is; one of exactly zero says that nothing reaches the loss."""
+    return VanishingKind.ZERO if value == 0.0 else VanishingKind.VANISHED

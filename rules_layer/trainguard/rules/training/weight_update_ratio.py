@@ -11,14 +11,15 @@ from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training import weights_text
 from trainguard.rules.training.compare import change_of
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of, not_saved
+from trainguard.rules.training.readings import Reading, checked, not_saved
 from trainguard.rules.training.selection import WEIGHTS
 from trainguard.rules.training.step_rule import USELESS, Check, StepParameters, StepRule, StepState
+from trainguard.rules.training.tensor_words import measured
+from trainguard.rules.training.weights_text import UPDATE, UpdateKind
 from trainguard.tensors.step_view import Mode, StepView
-
-LARGE, SMALL = "large", "small"
 
 
 class WeightUpdateRatioParameters(StepParameters, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ SPEC = RuleSpec(
         "epsilon": ParameterHelp("", "is added to the norm before, so that a zero weight has a ratio"),
         **RANGE_HELP,
     },
-    clause="weights changed too much or not at all",
+    text=weights_text.weight_update_ratio,
 )
 
 
@@ -66,10 +67,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = WeightUpdateRatioParameters
     state_type = WeightUpdateRatioState
-    needs = (
-        "It checks the tensors of the collection weights: record them in full, at two steps or more, with "
-        "CollectionConfig(name='weights')."
-    )
+    needs = weights_text.UPDATE_NEEDS
 
     def watch(self, state: WeightUpdateRatioState, step: StepView, parameters: WeightUpdateRatioParameters) -> None:
         """Note whether the run trains in mode TRAIN."""
@@ -93,17 +91,7 @@ class WeightUpdateRatio(StepRule[WeightUpdateRatioParameters, WeightUpdateRatioS
             if ratio is not None:
                 readings.append(_reading(tensor, ratio, parameters))
         state.waiting += waits
-        return check_of(step, readings, _say)
-
-    def advice(self, check: Check, parameters: WeightUpdateRatioParameters) -> str:
-        """Say what to change, by which threshold was crossed."""
-        del parameters
-        if check.kind == LARGE:
-            return "Lower the learning rate or clip gradients: one update changes the weight by more than it holds."
-        return (
-            f"Check that the optimizer holds {check.tensor} and that its gradient is not zero, or raise the learning "
-            "rate. A layer that is frozen on purpose always fires: leave it out of the collection weights."
-        )
+        return checked(step, readings, lambda reading: (measured(UPDATE, reading),))
 
 
 def _before(step: StepView, tensor: str, num_steps: int | None) -> StepView | None:
@@ -134,14 +122,5 @@ def _reading(tensor: str, ratio: float, parameters: WeightUpdateRatioParameters)
     large, small = parameters.large_threshold, parameters.small_threshold
     over, under = ratio / large if large else math.inf, small / ratio if ratio else math.inf
     if ratio < small or (under > over and not ratio > large):
-        return Reading(tensor, ratio, small, ratio < small, under, SMALL)
-    return Reading(tensor, ratio, large, ratio > large, over, LARGE)
-
-
-def _say(reading: Reading) -> str:
-    when, otherwise = ("above", "not above") if reading.kind == LARGE else ("below", "not below")
-    compared = when if reading.fires else otherwise
-    return (
-        f"{reading.tensor} changed by {reading.value:.4g} of its norm since its saved step before, {compared} the "
-        f"threshold {reading.threshold:.6g}"
-    )
+        return Reading(tensor, ratio, small, ratio < small, under, UpdateKind.SMALL)
+    return Reading(tensor, ratio, large, ratio > large, over, UpdateKind.LARGE)

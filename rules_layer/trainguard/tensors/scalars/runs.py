@@ -4,13 +4,12 @@ Two files that record one loss over the same steps, and not the same values of i
 version_1 of Lightning, say. A run that was resumed from a checkpoint goes on from the one before it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainguard.tensors.scalars.names import LOSSES, METRICS, ScalarNames
-from trainguard.tensors.scalars.trainer_files import Recorded
+from trainguard.tensors.scalars.recorded_rows import RecordedRows, Series
 
 SAME = 1e-3
 """Share of a value: loggers of one run round it in different ways."""
@@ -18,24 +17,15 @@ SAME = 1e-3
 FEWEST = 2
 """Steps that a file has of a scalar at least, so that their range says something."""
 
-RunValues = Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64]]]
-"""Scalars by name: their steps (int64[S], in order, each once) and values (float64[S])."""
+RunValues = Mapping[str, Series]
+"""Scalars by name."""
 
 
-def values_of(rows: Iterable[Recorded], names: ScalarNames) -> RunValues:
+def values_of(rows: RecordedRows, names: ScalarNames) -> RunValues:
     """Return the losses and metrics that a file records; all its scalars where it has none of these."""
-    found: dict[str, dict[int, float]] = {}
-    for row in rows:
-        for name, value in row.values.items():
-            found.setdefault(name, {})[row.step] = value
-    used = {name for name in found if names.mode(name) is not None}
+    used = {name for name in rows.names if names.mode(name) is not None}
     meant = names.members(LOSSES, used) | names.members(METRICS, used)
-    return {name: _columns(found[name]) for name in sorted(meant or used)}
-
-
-def _columns(values: Mapping[int, float]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    steps = sorted(values)
-    return np.array(steps, np.int64), np.array([values[step] for step in steps], np.float64)
+    return rows.series(sorted(meant or used))
 
 
 def rows_before(run: RunValues, until: int | None) -> RunValues:

@@ -4,6 +4,7 @@ A file says no times: its steps have the time at which it was saved.
 """
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -11,11 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainguard.errors import TelemetryFormatError
+from trainguard.tensors.scalars.log_history import MOST_ENTRY_BYTES, log_entries
 from trainguard.tensors.scalars.names import GRADIENT_NORM, LEARNING_RATE, LOSSES, METRICS, ScalarNames
+from trainguard.tensors.scalars.recorded_rows import RecordedRows
 from trainguard.tensors.scalars.rows import LARGEST_STEP, MOST_SCALARS
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
 MOST_ROWS = 1_000_000
+MOST_NUMBERS = 4_000_000
+"""Numbers of one file that are used. A file of `MAX_FILE_BYTES` has fewer of them, with their digits."""
+
+MOST_NAMES = 10_000
+MOST_LINE = 1024 * 1024
+"""Characters of a line, and of what quotes make one line of."""
+
 _STEP, _EPOCH = "step", "epoch"
 _POSITIONS = ("step", "_step", "global_step", "iteration", "iter", "time/total_timesteps", "epoch")
 """Names of columns that count steps, in the order of choice; capitals do not matter."""
@@ -24,19 +34,11 @@ _SUMMARY_OF_A_RUN = "train_runtime"
 _DELIMITERS = ",;\t"
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a file recorded at a step, by name; an epoch is a step where the file counts no others."""
-
-    step: int
-    values: Mapping[str, float]
-
-
 @dataclass(slots=True)
 class TrainerFile:
-    """What a file holds, in its order; ``bad`` counts entries without a step, ``why`` describes the last one."""
+    """What a file holds, in its order; ``bad`` counts entries that cannot be used, ``why`` describes the last one."""
 
-    rows: list[Recorded] = field(default_factory=list)
+    rows: RecordedRows = field(default_factory=RecordedRows)
     bad: int = 0
     why: str | None = None
 
@@ -55,20 +57,15 @@ def read_trainer_state(name: str, body: bytes) -> TrainerFile:
         When the file is larger than 32 MiB, or no such file.
     """
     _check_size(name, body)
+    read = TrainerFile()
     try:
-        # Python's own reader: a diverged run has NaN in the file, which JSON does not know.
-        whole = json.loads(body)
+        entries = log_entries(body)
+        for entry in entries or ():
+            _take_entry(read, entry)
     except (ValueError, RecursionError) as fault:
         raise TelemetryFormatError(name, f"{fault}, expected the JSON of trainer_state.json") from fault
-    entries = whole.get("log_history") if isinstance(whole, dict) else None
-    if not isinstance(entries, list):
+    if entries is None:
         raise TelemetryFormatError(name, "no log_history, expected a list of entries")
-    read = TrainerFile()
-    for entry in entries:
-        if not isinstance(entry, dict):
-            read.refuse("an entry of log_history is no object")
-        elif _SUMMARY_OF_A_RUN not in entry:
-            _take(read, entry.get(_STEP), _numbers(entry))
     return read
 
 
@@ -84,14 +81,16 @@ def read_metrics_csv(name: str, body: bytes) -> TrainerFile:
         When the file is larger than 32 MiB, no text, or its first line names no position.
     """
     _check_size(name, body)
-    lines = _lines(name, body)
-    delimiter = max(_DELIMITERS, key=lines[0].count) if lines else ","
-    reader = csv.reader(lines, delimiter=delimiter)
+    lines = _Lines(body)
     try:
+        first = lines.first()
+        reader = csv.reader(lines, delimiter=max(_DELIMITERS, key=first.count))
         header = [cell.strip() for cell in next(reader, [])]
         column = _position(header)
         if column is not None:
-            return _table(header, column, reader)
+            return _table(header, column, reader, lines)
+    except UnicodeDecodeError as fault:
+        raise TelemetryFormatError(name, f"{fault}, expected UTF-8") from fault
     except csv.Error as fault:
         raise TelemetryFormatError(name, f"{fault}, expected a table of numbers") from fault
     if name.lower().endswith(_PLAIN_LOG):
@@ -120,9 +119,11 @@ def _position(header: list[str]) -> int | None:
     return next((lower.index(name) for name in _POSITIONS if name in lower), None)
 
 
-def _table(header: list[str], column: int, lines: Iterator[list[str]]) -> TrainerFile:
+def _table(header: list[str], column: int, reader: Iterator[list[str]], lines: "_Lines") -> TrainerFile:
     read = TrainerFile()
-    for number, cells in enumerate(lines):
+    names = [None if name.lower() in {*_POSITIONS, ""} else name for name in header]
+    for number, cells in enumerate(reader):
+        lines.begin_row()
         if number >= MOST_ROWS:
             read.refuse(f"more than {MOST_ROWS:,} lines")
             break
@@ -130,20 +131,74 @@ def _table(header: list[str], column: int, lines: Iterator[list[str]]) -> Traine
             continue
         values = {
             name: value
-            for name, cell in zip(header, cells, strict=False)
-            if name.lower() not in {*_POSITIONS, ""} and (value := _parsed(cell)) is not None
+            for name, cell in zip(names, cells, strict=False)
+            if name is not None and (value := _parsed(cell)) is not None
         }
         _take(read, _parsed(cells[column]) if column < len(cells) else None, values)
+    if lines.too_long:
+        read.bad += lines.too_long
+        read.why = f"a line has over {MOST_LINE:,} characters"
     return read
 
 
-def _lines(name: str, body: bytes) -> list[str]:
-    try:
-        text = body.decode("utf-8-sig")
-    except UnicodeDecodeError as fault:
-        raise TelemetryFormatError(name, f"{fault}, expected UTF-8") from fault
-    lines = text.splitlines(keepends=True)
-    return lines if not lines or lines[-1].endswith(("\n", "\r")) else lines[:-1]
+class _Lines(Iterator[str]):
+    """The whole lines of a text, one at a time; one that is too long is counted, and empty.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        When the text is not UTF-8; csv.Error when quotes make one line of more than may be.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._text = io.TextIOWrapper(io.BytesIO(body), encoding="utf-8-sig", newline="")
+        self._next: str | None = None
+        self._taken = 0
+        self.too_long = 0
+
+    def first(self) -> str:
+        """Return the first line, which is still to come; empty where there is none."""
+        self._next = self._read()
+        return self._next or ""
+
+    def begin_row(self) -> None:
+        """Take note that a row was read: the next line is of another one."""
+        self._taken = 0
+
+    def __next__(self) -> str:
+        line, self._next = self._next or self._read(), None
+        if line is None:
+            raise StopIteration
+        self._taken += len(line)
+        if self._taken > MOST_LINE:
+            raise csv.Error(f"a row has over {MOST_LINE:,} characters")
+        return line
+
+    def _read(self) -> str | None:
+        """Return the next line; None at the end, and of a line that is still being written."""
+        line = self._text.readline(MOST_LINE)
+        is_long = False
+        while line and not line.endswith(("\n", "\r")):
+            more = self._text.readline(MOST_LINE)
+            if not more:
+                return None
+            line, is_long = more, True
+        if is_long:
+            self.too_long += 1
+            return "\n"
+        return line or None
+
+
+def _take_entry(read: TrainerFile, body: bytes | None) -> None:
+    """Take an entry of ``log_history``, by Python's own reader: a diverged run has NaN, which JSON does not know."""
+    if body is None:
+        read.refuse(f"an entry of log_history has over {MOST_ENTRY_BYTES:,} bytes")
+        return
+    entry = json.loads(body)
+    if not isinstance(entry, dict):
+        read.refuse("an entry of log_history is no object")
+    elif _SUMMARY_OF_A_RUN not in entry:
+        _take(read, entry.get(_STEP), _numbers(entry))
 
 
 def _take(read: TrainerFile, step: object, values: dict[str, float]) -> None:
@@ -151,8 +206,14 @@ def _take(read: TrainerFile, step: object, values: dict[str, float]) -> None:
         read.refuse(f"a step is {step!r:.40}, expected a number from 0 on")
     elif len(values) > MOST_SCALARS:
         read.refuse(f"step {step} has {len(values):,} numbers, expected at most {MOST_SCALARS:,}")
+    elif len(read.rows) >= MOST_ROWS:
+        read.refuse(f"more than {MOST_ROWS:,} rows")
+    elif read.rows.numbers + len(values) > MOST_NUMBERS:
+        read.refuse(f"more than {MOST_NUMBERS:,} numbers")
+    elif read.rows.would_name(values) > MOST_NAMES:
+        read.refuse(f"more than {MOST_NAMES:,} names of scalars")
     elif values:
-        read.rows.append(Recorded(int(step), values))
+        read.rows.add(int(step), values)
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:

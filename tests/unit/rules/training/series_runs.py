@@ -8,10 +8,10 @@ from trainguard.tensors.step_view import Mode
 
 
 def series_of(values: Sequence[float]) -> Series:
-    """Return a series of values at steps 10, 13, 16 and so on."""
+    """Return a series of values at steps 10, 13, 16 and so on, saved at 1,000 s and as many."""
     series = Series()
     for place, value in enumerate(values):
-        series.add(10 + 3 * place, value)
+        series.add(10 + 3 * place, value, 1_010.5 + 3.0 * place)
     return series
 
 

@@ -113,7 +113,7 @@ def test_given_a_rise_that_is_over_when_the_next_block_is_whole_then_it_is_calm_
     state = live([4.0] * 20 + [1.0] * 140 + [3.0] * 96 + [0.5] * 16 + [0.25], live_rows=250)
     assert (state.steps, state.evaluated) == ([255], 256 + 2)
     assert state.latest is not None
-    assert state.latest.reason == (
+    assert RULES["TrainingDiverged"].said(state.latest) == (
         "Step 272: loss is 0.25, and was about 4 over the first 16 values (steps 0 to 15); no loss is broken or has "
         "risen for good."
     )

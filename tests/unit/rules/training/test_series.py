@@ -46,6 +46,9 @@ def test_given_values_when_added_then_blocks_are_the_smallest_of_which_32_are_en
         values[-1] if values else 0.0,
         min(values, default=math.inf),
         max(values, default=-math.inf),
+        values[:4],
+        [1_000 + end for end in ends],
+        1_010 if values else 0,
     ]
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.support.steps import RULES, Run, Step, fired, observed, parameters
+from trainguard.finding import Fact
 from trainguard.records import Status
+from trainguard.rules.training.overfit_text import OverfitKind
 from trainguard.rules.training.readings import Reading, check_of, not_saved, worst_of
 from trainguard.rules.training.scalar_advice import FoundScalars, scalar_needs
 from trainguard.rules.training.selecting import SelectingParameters
@@ -20,6 +22,12 @@ from trainguard.tensors.step_view import Mode
 RULE = RULES["VanishingGradient"]
 NEEDS = "It checks the tensors of the collection gradients: "
 UNKNOWN = " Parameter VanishingGradient_x is unknown and not used."
+FINE = (
+    Fact(name="step", value=1),
+    Fact(name="loss_validation", value=1.0),
+    Fact(name="loss_training", value=1.0),
+    Fact(name="gap", value=0.0, series="loss", threshold=0.1),
+)
 FOUND = FoundScalars(names=("lr", "acc"))
 
 
@@ -65,12 +73,12 @@ def test_given_many_steps_that_fire_when_remembered_then_a_hundred_are_named_and
         ([1.0], [], None, None),
         ([0.0], [0], 0, 1_000.0),
         ([1.0, 0.0], [1], 1, 1_001.0),
-        ([0.0, 0.0], [0], 0, None),
+        ([0.0, 0.0], [0], 0, 1_000.0),
         ([0.0, 1.0], [0], 0, None),
-        ([0.0, 1.0, 0.0], [0, 2], 0, None),
+        ([0.0, 1.0, 0.0], [0, 2], 0, 1_002.0),
     ],
 )
-def test_given_checks_when_remembered_then_beginnings_are_kept_and_the_first_fire_has_an_onset(
+def test_given_checks_when_remembered_then_beginnings_and_the_onset_are_kept(
     values: list[float], onsets: list[int], first: int | None, onset: float | None
 ) -> None:
     outcome = observed("VanishingGradient", gradients(values))
@@ -86,13 +94,19 @@ def test_given_33_episodes_when_remembered_then_32_beginnings_are_kept() -> None
     assert state.onsets == list(range(0, 64, 2))
 
 
+FACTS = (
+    Fact(name="step", value=1, unit="steps"),
+    Fact(name="mean_absolute_gradient", value="nan", series="x", threshold=1.0),
+)
+
+
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_given_a_check_with_numbers_that_are_not_finite_when_judged_then_the_result_has_none(number: float) -> None:
     state = StepState()
-    remember(state, Check(step=1, at=2.0, fires=True, reason="Step 1: x.", value=number, threshold=number))
+    remember(state, Check(step=1, at=2.0, fires=True, facts=FACTS, value=number, threshold=number))
     result = RULE.judge(state, RunView(1), parameters("VanishingGradient"))
     assert (result.measured, result.threshold, result.status) == (None, None, Status.FIRED)
-    remember(state, Check(step=2, at=2.0, fires=False, reason="Step 2: x.", value=0.0, threshold=2.5))
+    remember(state, Check(step=2, at=2.0, fires=False, facts=FACTS, value=0.0, threshold=2.5))
     result = RULE.judge(state, RunView(1), parameters("VanishingGradient"))
     assert (result.measured, result.threshold, result.status) == (0.0, 2.5, Status.OK)
 
@@ -145,14 +159,16 @@ def test_given_nothing_that_was_checked_when_judged_then_why_and_what_to_do_are_
 def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
     state: dict[str, Any], notes: str
 ) -> None:
-    kept = StepState(**state, latest=Check(step=1, at=1.0, fires=False, reason="Step 1: fine."))
+    fine = Check(step=1, at=1.0, fires=False, kind=OverfitKind.FINE, facts=FINE)
+    kept = StepState(**state, latest=fine)
+    said = RULES["Overfit"].said(fine)
     for given, ignored in (
         ({}, ""),
         ({"a": 1}, " Parameter Overfit_a is unknown and not used."),
         ({"a": 1, "b": 1}, " Parameters Overfit_a, Overfit_b are unknown and not used."),
     ):
         result = RULES["Overfit"].judge(kept, RunView(1), parameters("Overfit", **given))
-        assert result.reason == f"Step 1: fine.{notes}{ignored}"
+        assert result.reason == f"{said}{notes}{ignored}"
 
 
 @pytest.mark.parametrize(
