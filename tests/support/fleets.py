@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+from tests.support.ledgers import one_node
 from trainguard.finding import Finding, Severity
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.fleet import Fleet, build_fleet
 from trainguard.report.fleet_document import FleetReport
+from trainguard.rules.ledger_text import ledger_facts
 from trainguard.stores import StoredRow
 
 HOUR_S = 3_600.0
@@ -83,11 +86,14 @@ def quiet(of: JobRecord, rule: str, status: Status = Status.OK) -> StoredRow:
     return StoredRow(RuleRow(of.job, Finding(rule, None, "Fine."), status, evaluated_through=of.last_object_at))
 
 
-def report_row(of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.") -> StoredRow:
-    """Return the row that sums a job's rules up."""
+def report_row(
+    of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.", lost: float | None = None
+) -> StoredRow:
+    """Return the row that sums a job's rules up; of its paid GPU time a share was lost, None where nobody knows."""
+    facts = () if lost is None else ledger_facts(one_node((0.0, 1.0, {Bucket.IDLE: lost}), hours=1.0).entries())
     row = RuleRow(
         job=of.job,
-        finding=Finding(rule="ProfilerReport", node=None, reason=reason),
+        finding=Finding(rule="ProfilerReport", node=None, reason=reason, facts=facts),
         status=Status.OK if judged else Status.WAITING_FOR_DATA,
         data_points=judged,
         evaluated_through=of.last_object_at,
@@ -96,9 +102,15 @@ def report_row(of: JobRecord, *, judged: int = 11, reason: str = "No rule has fi
 
 
 def with_rows(of: JobRecord, *rows: StoredRow, judged: int = 11) -> tuple[JobRecord, Rows]:
-    """Return a job with its rows, a row of a node among them."""
+    """Return a job with its rows, a row of a node among them; the largest finding is what it lost.
+
+    Nobody knows it where nothing was judged, or where no finding says what it claims.
+    """
     node = StoredRow(RuleRow(of.job, Finding("LowGPUUtilization", "algo-1", "GPUs idle."), Status.FIRED, times_fired=9))
-    return of, [*rows, report_row(of, judged=judged), node]
+    claimed = [each.row.wasted_percent for each in rows if each.row.times_fired]
+    known = [percent / 100.0 for percent in claimed if percent is not None]
+    lost = max(known, default=None if claimed or not judged else 0.0)
+    return of, [*rows, report_row(of, judged=judged, lost=lost), node]
 
 
 def hostile(text: str) -> tuple[JobRecord, Rows]:
