@@ -30,7 +30,7 @@ def shares_of(facts: Sequence[Fact]) -> dict[Bucket, float]:
 def lost_share_of(facts: Sequence[Fact]) -> float | None:
     """Return the share, 0 to 1, of the paid GPU time that was no compute; None where facts hold no ledger."""
     shares = shares_of(facts)
-    return max(1.0 - shares[Bucket.COMPUTE], 0.0) if Bucket.COMPUTE in shares else None
+    return max(round(1.0 - shares[Bucket.COMPUTE], 4), 0.0) if Bucket.COMPUTE in shares else None
 
 
 def ledger_line(facts: Sequence[Fact]) -> str | None:
