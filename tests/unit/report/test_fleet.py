@@ -185,7 +185,7 @@ def test_given_owners_when_summed_up_then_those_that_lost_most_come_first_and_jo
     told = [(each.kind, each.name, each.jobs, each.with_findings, each.spent, each.lost) for each in report.owners]
     assert told == [
         ("user", "bob", 1, 1, 38.25, 19.12),
-        ("user", "ann", 2, 1, 76.5, 3.82),
+        ("user", "ann", 2, 1, 76.5, 3.83),
         ("user", None, 1, 1, 38.25, 34.43),
     ]
     assert sum(each.jobs for each in report.owners) == report.totals.jobs

@@ -67,10 +67,10 @@ def test_given_jobs_when_summed_up_then_those_that_run_are_apart() -> None:
     silent = replace(job("silent", status=JobStatus.UNKNOWN), active=False, ended_at=None)
     fine = [with_rows(each, quiet(each, "LowGPUUtilization")) for each in (closing, silent)]
     digest = digest_of(with_rows(ended, found(ended)), with_rows(runs, found(runs, wasted=10.0)), *fine)
-    assert (digest.ended.jobs, digest.ended.lost, digest.running.jobs, digest.running.lost) == (3, 22.95, 1, 3.82)
+    assert (digest.ended.jobs, digest.ended.lost, digest.running.jobs, digest.running.lost) == (3, 22.95, 1, 3.83)
     text = mail(digest)
     assert "3 jobs ended; 1 of 3 evaluated have findings. They lost at least USD 22.95 of 114.75, 20 % of the" in text
-    assert "1 job runs now; 1 of 1 evaluated have findings. They lost at least USD 3.82 of 38.25" in text
+    assert "1 job runs now; 1 of 1 evaluated have findings. They lost at least USD 3.83 of 38.25" in text
 
 
 def test_given_owners_when_summed_up_then_only_those_with_findings_are_named() -> None:
