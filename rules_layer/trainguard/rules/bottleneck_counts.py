@@ -92,8 +92,8 @@ class Tally(msgspec.Struct, array_like=True):
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
     left undone in them; ``gone`` is all of them as one. ``good`` and ``poor`` are all minutes that are no longer held,
-    by whether the GPUs worked. ``level`` is the cores' first measure, summed over the bottlenecks, in hundredths, and ``low`` in how
-    many of them each GPU was low.
+    by whether the GPUs worked. ``level`` is the cores' first measure, summed over the bottlenecks, in hundredths, and
+    ``low`` in how many of them each GPU was low.
     """
 
     judged: int = 0

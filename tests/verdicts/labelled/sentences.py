@@ -1,4 +1,4 @@
-"""What a finding's sentences say, held against what was planted: its words, and those of its facts that a label knows."""
+"""What a finding's sentences say, held against what was planted: words, and facts that a label knows."""
 
 import re
 from collections.abc import Iterator
