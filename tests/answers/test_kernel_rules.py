@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.answers.recorded import compare, plain_result, rounded
-from trainguard.finding import Severity
+from tests.answers.recorded import compare, judged, plain_result
+from trainguard.finding import Fact, Severity
 from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
+from trainguard.kernels.findings.text import KernelKind
 from trainguard.rules.kernels.capture_rule import CaptureRule
 from trainguard.rules.kernels.registry import KERNEL_RULES
 
@@ -23,12 +24,12 @@ def _finding(random: np.random.Generator, rule: str) -> RuleVerdict:
     return RuleVerdict(
         rule=rule,
         severity=list(Severity)[int(random.integers(len(Severity)))],
-        summary="The GPU is idle for 600.0 ms at a stretch.",
+        kind=KernelKind.GPU_GAP,
+        facts=[Fact(name="longest_gap", value=600.0, unit="ms", threshold=500.0), Fact(name="gaps", value=2)],
         value=600.0,
         threshold=500.0,
         gain_ns_per_step=int(random.choice([1, 2_500_000, 4_321_000_000])) if share else 0,
         gain_share=share,
-        recommendation="Fix what the host did there.",
         sure=sure,
         unsure=int(random.choice([0, 1, 2])) if sure else int(random.choice([1, 2])),
         ranks=[f"rank {each}" for each in range(min(max(sure, 1), 4))] if random.random() < 0.9 else [],
@@ -68,6 +69,6 @@ def _verdict(seed: int, rule: str) -> CaptureVerdict:
 @pytest.mark.parametrize("rule", [each for each in KERNEL_RULES if each.name in CHOSEN], ids=lambda rule: rule.name)
 def test_given_random_verdicts_when_a_rule_judges_them_then_all_that_it_says_is_as_reviewed(rule: CaptureRule) -> None:
     answers = {
-        f"verdict {seed}": rounded(plain_result(rule.judge(_verdict(seed, rule.name)))) for seed in range(VERDICTS)
+        f"verdict {seed}": judged([plain_result(rule.judge(_verdict(seed, rule.name)))]) for seed in range(VERDICTS)
     }
     compare(answers, FOLDER / f"{rule.name.rpartition('/')[2]}.json")

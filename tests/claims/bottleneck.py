@@ -78,7 +78,8 @@ class Waits:
     def low(self) -> Flags:
         """In which points GPUs in use are low, so many that it counts."""
         number = self.used.sum(axis=1)
-        return np.count_nonzero(self._below, axis=1) >= self.parameters["gpu_fraction"] * number
+        low: Flags = np.count_nonzero(self._below, axis=1) >= self.parameters["gpu_fraction"] * number
+        return low
 
     @property
     def _below(self) -> Flags:
@@ -167,7 +168,7 @@ def _of_slow(place: int | None) -> Recompute:
 
     def recompute(context: Context, fact: Fact) -> Expected:
         waits, time = _in_time(context, fact)
-        values = waits.gpu if place is None else waits.core[place]
+        values = waits.gpu if place is None else (waits.core[1] if place == 1 else waits.core[2])
         return mean_of(values[waits.slow & time])
 
     return recompute

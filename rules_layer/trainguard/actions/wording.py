@@ -79,7 +79,7 @@ def text(request: AlertRequest, done: str) -> str:
 
 def reasons(fire: AlertInput) -> list[str]:
     """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
-    return fire.finding.reason.split("\n") if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
+    return fire.finding.reason.splitlines() if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
 
 
 def paid_time(fire: AlertInput) -> list[str]:
@@ -97,7 +97,7 @@ def _when(fire: AlertInput) -> str:
 
 def held(fire: AlertInput) -> list[str]:
     """Return the line about when and where the condition held, where that is known."""
-    return [f"Held: {fire.finding.episodes[-1].sentence}"] if fire.finding.episodes else []
+    return [f"Held: {fire.finding.held[-1].sentence}"] if fire.finding.held else []
 
 
 def late(fire: AlertInput) -> list[str]:

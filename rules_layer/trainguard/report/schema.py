@@ -9,20 +9,25 @@ from typing import Any
 
 import msgspec
 
+from trainguard.finding import Fact, Progress
 from trainguard.report.document import SCHEMA_VERSION, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY = f"urn:trainguard:report:{SCHEMA_VERSION}"
+OMITTING = frozenset(each.__name__ for each in (Fact, Progress) if each.__struct_config__.omit_defaults)
+"""What there are many of: a field that has its default is left out."""
+
 _REFERENCE = "#/$defs/{name}"
 _FIELDS = re.compile(r"^    (?P<names>\w[\w, ]*) : .*\n(?P<text>(?:        .*\n?)+)", re.MULTILINE)
 
 
 def report_schema(document: type[msgspec.Struct] = Report, *, identity: str = IDENTITY) -> dict[str, Any]:
-    """Return the schema: every field is always there, and no other is."""
+    """Return the schema: every field is there, but for those of `OMITTING` that are as usual, and no other is."""
     (reference,), types = msgspec.json.schema_components([document], ref_template=_REFERENCE)
-    for described in types.values():
+    for name, described in types.items():
         if "properties" in described:
-            described["required"] = list(described["properties"])
+            if name not in OMITTING:
+                described["required"] = list(described["properties"])
             described["additionalProperties"] = False
             _describe_fields(described)
     return {

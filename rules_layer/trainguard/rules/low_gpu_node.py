@@ -232,7 +232,7 @@ _LOOKS: Mapping[Look, Kind] = {"unused": Kind.NEVER_USED, "silent": Kind.STOPPED
 
 
 def _idle_facts(view: NodeView, idleness: Idleness, use: MeanUse | None, threshold: float) -> tuple[Fact, ...]:
-    """Return how long a node has idled, and the busiest GPU's mean over the newest 20 to 24 minutes of that."""
+    """Return how long a node has idled, and the busiest GPU's mean over the newest 20 to 30 minutes of that."""
     times = {"start": idleness.since, "end": view.watermark_s}
     facts = (
         of_node(view, "idle_time", idleness.seconds, "s", series=UTILIZATION, threshold=IDLE_FINDING_S, **times),
@@ -248,7 +248,7 @@ def _idle_facts(view: NodeView, idleness: Idleness, use: MeanUse | None, thresho
 
 
 def _newest_use(view: NodeView, parts: Sequence[Part], since: float) -> MeanUse:
-    """Return the use of the newest 20 to 24 minutes, but none before ``since``; by the view's means without parts."""
+    """Return the use of the newest 20 to 30 minutes, but none before ``since``; by the view's means without parts."""
     newest = (view.watermark_s or 0.0) - IDLE_FINDING_S
     found = mean_use([each for each in parts if PART_S * (each.part + 1) > newest], view, since)
     if found is not None:

@@ -19,7 +19,7 @@ from trainguard.telemetry.snapshots import FloatArray
 GpuKind = Literal["under", "fluctuating"]
 
 UTILIZATION = "GPUUtilization"
-PART_S, PARTS = 240.0, 15
+PART_S, PARTS = 600.0, 6
 """Use of all samples is summed over parts of so long on the clock; so many are remembered, an hour."""
 
 COSTLY_SHARE = 0.15
@@ -89,19 +89,31 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
 
 
 class Part(msgspec.Struct, array_like=True):
-    """All samples of a node in four minutes of the clock, by their ordinal since the epoch.
+    """All samples of a node in ten minutes of the clock, by their ordinal since the epoch.
 
-    ``first`` and ``last`` are their times, epoch seconds; ``idle`` counts those in which no GPU was active. ``sums`` of
-    utilization (percent) and ``counts`` have one number a GPU.
+    ``first`` is the time of the first, epoch seconds; ``idle`` counts those in which no GPU was active. ``sums`` of
+    utilization, tenths of a percent, has one number a GPU, as has ``counts``, empty where all GPUs are in all samples.
     """
 
     part: int
     first: float
-    last: float
     samples: int = 0
     idle: int = 0
-    sums: list[float] = msgspec.field(default_factory=list)
+    sums: list[int] = msgspec.field(default_factory=list)
     counts: list[int] = msgspec.field(default_factory=list)
+
+    def add(self, values: FloatArray, idle: int) -> None:
+        """Add samples (float64[T, G]), of which ``idle`` are idle."""
+        gpus = values.shape[1]
+        counts = np.zeros(gpus, dtype=np.int64)
+        counts[: len(self.sums)] = self.counts or self.samples
+        sums = np.zeros(gpus)
+        sums[: len(self.sums)] = self.sums
+        self.samples += len(values)
+        self.idle += idle
+        self.sums = np.rint(sums + 10.0 * np.nansum(values, axis=0)).astype(np.int64).tolist()
+        counts += np.count_nonzero(~np.isnan(values), axis=0)
+        self.counts = [] if (counts == self.samples).all() else counts.tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +144,12 @@ def fold_use(parts: list[Part], minute: NodeMinute) -> list[Part]:
     numbers = np.floor(minute.snapshots.times[seen] / PART_S).astype(np.int64)
     for number in np.unique(numbers).tolist():
         rows = seen[numbers == number]
-        times = minute.snapshots.times[rows]
         if not parts or parts[-1].part != number:
-            parts = [*parts, Part(number, float(times[0]), float(times[0]))]
-        held, values = parts[-1], minute.snapshots.gpu_utilization[rows]
-        held.last = float(times[-1])
-        held.samples += rows.size
-        held.idle += int(np.count_nonzero(~minute.active[rows]))
-        held.sums = _added(held.sums, np.nansum(values, axis=0))
-        held.counts = [int(each) for each in _added(held.counts, np.count_nonzero(~np.isnan(values), axis=0))]
+            parts = [*parts, Part(number, float(minute.snapshots.times[rows[0]]))]
+        idle = int(np.count_nonzero(~minute.active[rows]))
+        parts[-1].add(minute.snapshots.gpu_utilization[rows], idle)
     newest = parts[-1].part if parts else 0
     return [each for each in parts if each.part > newest - PARTS]
-
-
-def _added(held: Sequence[float], more: FloatArray) -> list[float]:
-    total = np.zeros(more.size)
-    total[: len(held)] = held
-    return [round(float(each), 3) for each in total + more]
 
 
 def mean_use(parts: Sequence[Part], view: NodeView, since: float | None = None) -> MeanUse | None:
@@ -156,13 +157,13 @@ def mean_use(parts: Sequence[Part], view: NodeView, since: float | None = None) 
     chosen = [each for each in parts if since is None or each.first >= since] or list(parts[-1:])
     sums, counts = np.zeros(len(view.gpu_names)), np.zeros(len(view.gpu_names))
     for each in chosen:
-        sums[: len(each.sums)] += each.sums
-        counts[: len(each.counts)] += each.counts
+        sums[: len(each.sums)] += np.array(each.sums) / 10.0
+        counts[: len(each.sums)] += each.counts or each.samples
     if not counts.any():
         return None
     means = {gpu: float(sums[at] / counts[at]) for at, gpu in enumerate(view.gpu_names) if counts[at]}
     samples, idle = sum(each.samples for each in chosen), sum(each.idle for each in chosen)
-    return MeanUse(chosen[0].first, chosen[-1].last, samples, idle, means)
+    return MeanUse(chosen[0].first, view.watermark_s or chosen[-1].first, samples, idle, means)
 
 
 class Streak(msgspec.Struct, array_like=True):

@@ -1,10 +1,10 @@
 """ProfilerReport's row: the top finding, how many rules could judge, and its own configuration."""
 
 import pytest
+from trainguard.engine.verdicts.profiler_report import report_verdict
 
 from tests.support.verdicts import fired, over, quiet
 from trainguard.engine.verdicts.findings import rank_findings
-from trainguard.engine.verdicts.profiler_report import report_verdict
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account

@@ -66,7 +66,7 @@ def test_given_gpus_with_odd_spikes_when_20_minutes_have_passed_then_they_are_ne
 
     assert result.first_fire == pytest.approx(20.0, abs=1.1)
     assert result.last.reason.startswith(
-        "nearly idle: for 40 min since its first sample; over the last 22 min of it no GPU of algo-1 was busier than"
+        "nearly idle: for 40 min since its first sample; over the last 24 min of it no GPU of algo-1 was busier than"
     )
     assert (result.last.idle_node, result.last.measure) == ("never used", QUIET_MEAN)
     assert result.last.onset == pytest.approx(JOB_START)
@@ -110,9 +110,9 @@ def test_a_mostly_idle_job_is_idle_in_part_at_any_sampling(interval_s: float, sh
     assert (result.last.kind == Kind.IDLE_IN_PART) is fires
     if fires:
         assert result.first_fire is not None
-        assert result.first_fire <= 45.0
+        assert result.first_fire <= 50.0
         assert result.last.wasted_share is not None
-        assert result.last.wasted_share >= 0.75 * (1.0 - values.mean() / 100.0)
+        assert result.last.wasted_share >= 0.7 * (1.0 - values.mean() / 100.0)
 
 
 def test_facts_of_a_job_idle_in_part_are_of_all_samples_of_their_time() -> None:

@@ -101,9 +101,9 @@ def _changed(
 
 
 def _further(collected: Collected, node: int, gpu: int, at_s: Floats, slow: Whole) -> Iterator[Column]:
-    """Return series that only a faulty GPU has."""
+    """Return series that not every collected GPU has."""
     for reading in collected.readings:
-        if reading.value is None or not reading.name.startswith("XIDCount"):
+        if reading.value is None or not reading.name.startswith(("XIDCount", "PowerLimit")):
             continue
         if (not reading.nodes or node in reading.nodes) and (not reading.gpus or gpu in reading.gpus):
             rows = slow[at_s[slow] >= 60.0 * reading.start_min]

@@ -95,8 +95,8 @@ class Figures:
         """How many findings beside planted faults nothing explains."""
         return sum(len(job.unexplained) for job in self.jobs)
 
-    def true_sentences(self, what: str | None = None) -> Share:
-        """Return how many checks of sentences hold, all or those of one thing."""
+    def true_facts(self, what: str | None = None) -> Share:
+        """Return how many checks of findings, facts and ledgers hold, all or those of one thing."""
         checks = [check for job in self.jobs for check in job.checks if what in (None, check.what)]
         return Share(sum(check.holds for check in checks), len(checks))
 
@@ -107,7 +107,7 @@ class Figures:
 
     @property
     def checked(self) -> list[str]:
-        """What is checked in sentences."""
+        """What is checked."""
         return sorted({check.what for job in self.jobs for check in job.checks})
 
 
@@ -117,10 +117,9 @@ def _graver(one: JobScore, other: JobScore) -> bool:
     if first.fails_in_h is not None and second.fails_in_h is not None:
         return goals.GRAVER_BY * first.fails_in_h <= second.fails_in_h
     if first.fails_in_h is not None:
-        soon, small = first.fails_in_h <= goals.FAILS_SOON_H, second.wasted[1] <= goals.SMALL_LOSS * other.job.paid_min
-        return soon and small and one.job.usd(one.job.paid_min) >= other.job.usd(second.wasted[1])
+        small = second.wasted[1] <= goals.SMALL_LOSS * other.job.paid_min
+        return small and first.fails_in_h <= goals.FAILS_SOON_H
     if second.fails_in_h is not None:
         return False
     least, most = first.wasted[0] / one.job.paid_min, second.wasted[1] / other.job.paid_min
-    money = one.job.usd(first.wasted[0]) >= other.job.usd(second.wasted[1])
-    return money and least >= goals.GRAVER_BY * most and least - most >= goals.GRAVER_BY_SHARE
+    return least - most >= goals.GRAVER_BY_SHARE

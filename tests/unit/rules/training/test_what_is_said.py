@@ -86,6 +86,43 @@ def test_given_random_runs_when_rules_fire_then_sentences_have_the_steps_numbers
     assert seen
 
 
+OVER_TENSORS = [rule for rule in RULES if rule not in NEVER | TRUSTED and RULES[rule].spec.text is not None]
+PERCENTILES = {5.0, 95.0}
+NUMBER = re.compile(r"(?<!\w)-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+PAST = re.compile(r"\b(was|were|had|held|made|differed|changed|rose|did)\b")
+
+
+@pytest.mark.parametrize("rule", OVER_TENSORS)
+def test_every_number_of_a_sentence_is_a_fact(rule: str) -> None:
+    seen = 0
+    for seed in range(30):
+        each, values = RULES[rule], parameters(rule, **SET_UP.get(rule, {}))
+        state = each.state_type()
+        for step in random_run(seed).steps:
+            each.observe(state, step, values)
+            result = each.judge(state, RunView(1), values)
+            if result.status is not Status.FIRED:
+                continue
+            seen += 1
+            assert result.kind
+            assert len(result.facts) <= 12
+            known = {number for fact in result.facts for number in (fact.value, fact.threshold)}
+            names = {name for fact in result.facts for name in (fact.series, fact.value) if isinstance(name, str)}
+            sentence = result.reason.replace(",", "")
+            for name in sorted(names, key=len, reverse=True):
+                sentence = sentence.replace(name, "")
+            told = [float(number) for number in NUMBER.findall(sentence)]
+            numbers = [number for number in known if isinstance(number, int | float)]
+            places = [float(NUMBER.findall(fact.device or "")[0]) for fact in result.facts if fact.device]
+            seconds = [each for fact in result.facts if fact.unit == "s" for each in (fact.value, fact.threshold)]
+            times = [each / unit for each in seconds if isinstance(each, int | float) for unit in (60.0, 3_600.0)]
+            allowed = [*numbers, *places, *times, 0.0, *(PERCENTILES if rule == "PoorWeightInitialization" else ())]
+            for number in told:
+                assert any(number == pytest.approx(fact, rel=1e-3) for fact in allowed), (number, result.reason)
+            assert PAST.search(result.past_reason or "")
+    assert seen
+
+
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "StalledTrainingRule"])
 def test_given_steps_without_its_tensors_when_judged_then_a_rule_says_what_to_record(rule: str) -> None:
     run = Run(others={"other": Run()})

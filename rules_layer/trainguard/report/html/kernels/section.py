@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from trainguard.kernels.captures.verdict import RuleVerdict
+from trainguard.kernels.findings.text import words
 from trainguard.report.captures.document import KernelReport
 from trainguard.report.html.blocks import Block, Column, Facts, Note, Table
 from trainguard.report.html.kernels.text import nanos
@@ -76,11 +77,12 @@ def _row(finding: RuleVerdict) -> Sequence[str]:
         if finding.gain_ns_per_step
         else NOTHING
     )
+    summary, advice = words(finding.kind, finding.facts)
     return (
         finding.rule.rpartition("/")[2],
         finding.severity.value + unsure,
         f"{ranks:,}",
         won,
-        shown_name(finding.summary),
-        shown_name(finding.recommendation),
+        shown_name(summary),
+        shown_name(advice),
     )
