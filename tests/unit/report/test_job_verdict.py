@@ -13,13 +13,10 @@ from tests.support.fleets import HOUR_S, MONDAY, found, job, quiet, report_row
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.finding import Episode, Finding, Severity
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
-from trainguard.ledger.bucket import Bucket
-from trainguard.ledger.document import LedgerEntry
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, job_verdict, verdict_of
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
-from trainguard.rules.ledger_text import ledger_facts
 from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import P95
 from trainguard.stores import StoredRow
@@ -60,18 +57,12 @@ def idle(of: JobRecord = RUNNING, *nodes: str | None) -> list[StoredRow]:
     return [report_row(of), low(of, None), *rows]
 
 
-def with_ledger(row: StoredRow, *, compute: float) -> StoredRow:
-    """Return the job's row with the share, 0 to 1, of the paid time that was compute."""
-    facts = ledger_facts([LedgerEntry(bucket=Bucket.COMPUTE, gpu_seconds=1.0, share=compute, usd=None)])
-    return replace(row, row=replace(row.row, finding=replace(row.row.finding, facts=facts)))
-
-
 def said(of: JobRecord, *rows: StoredRow, now: float = NOW) -> JobVerdict:
     return verdict_of(of, rows, now=now)
 
 
 def test_given_a_job_of_which_no_node_works_when_asked_then_it_is_idle_since_the_last_one_worked() -> None:
-    verdict = said(RUNNING, with_ledger(report_row(RUNNING), compute=0.1), *idle()[1:])
+    verdict = said(RUNNING, report_row(RUNNING, lost=90.0), *idle()[1:])
     assert (verdict.verdict, verdict.certainty, verdict.rules) == (Verdict.IDLE, Certainty.HIGH, [LOW])
     assert verdict.since == "2026-11-23T02:00:00.000Z"
     assert verdict.idle_nodes == ["algo-1", "algo-2"]
