@@ -1,7 +1,5 @@
 """All that the rules over framework events say of random jobs, minute by minute."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.answers.random_framework import MINUTE_S, START, RandomJob, random_job
-from tests.answers.recorded import compare, plain_result, rounded
+from tests.answers.recorded import compare, judged, plain_result
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.rules.dataloader import Dataloader, DataloaderParameters
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
@@ -33,17 +31,9 @@ EAGER: Mapping[str, RuleParameters] = {
 """Parameters of each second job; the other jobs, and other rules, have the documented ones."""
 
 
-def _answer(judged: Iterator[RuleResult]) -> dict[str, Any]:
-    """Return what was said at last, and a digest of all that was said; histograms are in the digest alone."""
-    said = rounded([plain_result(each) for each in judged])
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
-    return {"all": digest, **_without_histograms(said[-1])}
-
-
-def _without_histograms(said: Any) -> Any:
-    if isinstance(said, dict):
-        return {key: _without_histograms(each) for key, each in said.items() if key != "histogram"}
-    return [_without_histograms(each) for each in said] if isinstance(said, list) else said
+def _answer(results: Iterator[RuleResult]) -> dict[str, Any]:
+    """Return what was said at last, and a digest of all that was said."""
+    return judged([plain_result(each) for each in results])
 
 
 def _first_step(events: FrameworkEvents) -> float:

@@ -133,7 +133,7 @@ class Waits:
         return self.hits if kind.startswith("waits") else self.slow
 
 
-def _waits(context: Context, fact: Fact) -> Waits:
+def waits_of(context: Context, fact: Fact) -> Waits:
     node, raw = context.node(fact), context.raw
     key = (context.rule, node.name)
     if key not in raw.cached:
@@ -143,7 +143,7 @@ def _waits(context: Context, fact: Fact) -> Waits:
 
 
 def _in_time(context: Context, fact: Fact) -> tuple[Waits, Flags]:
-    waits = _waits(context, fact)
+    waits = waits_of(context, fact)
     return waits, within(waits.node.points.times, fact.get("from"), fact.get("to"))
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tests.claims import balance, bottleneck, hung, low, memory, steps
+from tests.claims import balance, bottleneck, hung, low, memory, phases, steps
 from tests.claims.claim import Unknown, Untrue
 from tests.claims.context import Context, Expected, Fact, Range, Raw, Recompute
 from tests.claims.times import time_claims
@@ -41,8 +41,8 @@ _COMMON: dict[str, Recompute] = {
 
 RULES: dict[str, dict[str, Recompute]] = {
     "LoadBalancing": balance.FACTS,
-    "CPUBottleneck": bottleneck.FACTS,
-    "IOBottleneck": bottleneck.FACTS,
+    "CPUBottleneck": {**bottleneck.FACTS, **phases.FACTS},
+    "IOBottleneck": {**bottleneck.FACTS, **phases.FACTS},
     "HungJob": hung.FACTS,
     "StepOutlier": steps.STEP_OUTLIER,
     "Dataloader": steps.DATALOADER,

@@ -55,6 +55,7 @@ class Event:
     start: float
     seconds: float
     arguments: dict[str, Any]
+    thread: str = ""
 
     @property
     def end(self) -> float:
@@ -260,7 +261,16 @@ def _events(folder: Path) -> dict[tuple[str, str], list[Event]]:
             elif row.get("ph") == "X":
                 start = (origin + row["ts"]) / 1e6
                 more = row.get("args") or {}
-                events.append(Event(phases.get(row.get("pid"), ""), row["name"], start, row.get("dur", 0) / 1e6, more))
+                events.append(
+                    Event(
+                        phases.get(row.get("pid"), ""),
+                        row["name"],
+                        start,
+                        row.get("dur", 0) / 1e6,
+                        more,
+                        str(row.get("tid")),
+                    )
+                )
     return found
 
 

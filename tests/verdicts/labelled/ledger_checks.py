@@ -25,7 +25,7 @@ def ledger_checks(job: Job, report: Reported) -> Iterator[Check]:
     known = true_shares(job)
     said = {bucket: report.ledger.get(bucket, 0.0) for bucket in OUTSIDE}
     said["at work"] = sum(share for bucket, share in report.ledger.items() if bucket not in OUTSIDE)
-    within = goals.LEDGER_WITHIN + job.interval_s / (60.0 * job.minutes)
+    within = goals.LEDGER_WITHIN + goals.LEDGER_SAMPLES * job.interval_s / (60.0 * job.minutes)
     for bucket, share in known.items():
         holds = abs(said[bucket] - share) <= within
         yield Check(f"ledger: {bucket}", f"{100.0 * share:.1f} %", f"{100.0 * said[bucket]:.1f} %", holds)

@@ -1,9 +1,10 @@
 """One job's report held against its label."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
+from tests.claims.check import Checked
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.checks import Check
 from tests.verdicts.labelled.description import Job
@@ -50,6 +51,7 @@ class JobScore:
     ``first`` is the rule that the verdict says to change first, None where nothing fired; ``first_is_right`` is None of
     a job without fault, and of one whose gravest fault was not found. ``unexplained`` are findings beside a fault that
     it does not explain; ``together`` are the checks of several faults, ``facts`` those of facts and of the ledger.
+    ``claims`` is what was held against the raw data.
     """
 
     job: Job
@@ -61,6 +63,7 @@ class JobScore:
     unexplained: tuple[str, ...]
     together: tuple[Check, ...]
     facts: tuple[Check, ...] = ()
+    claims: Checked = field(default_factory=Checked)
 
     @property
     def is_right(self) -> bool:
