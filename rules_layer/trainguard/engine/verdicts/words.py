@@ -25,7 +25,11 @@ def past_words(rule: str, kind: str, facts: tuple[Fact, ...], *, reason: str, ad
     text = spec_of(rule).text
     if text is None or not kind:
         return Words(reason, advice)
-    return text(FactSheet(Status.FIRED, kind, facts, past=True))
+    try:
+        return text(FactSheet(Status.FIRED, kind, facts, past=True))
+    except (LookupError, TypeError, ValueError):
+        # What is stored may be of a version of the rule that gave other facts; the job's other rules go on.
+        return Words(f"{rule} found {kind.replace('_', ' ')}, as an earlier version of it says.")
 
 
 def kept_words(rule: str, kind: str, reason: str, advice: str | None, *, longest: int) -> tuple[str, str | None]:
