@@ -32,7 +32,7 @@ LOSS_WITHIN = 0.25
 """How far what a finding claims may be from the planted loss, as a share of it."""
 
 LEDGER_WITHIN = 0.01
-LEDGER_SAMPLES = 3
+LEDGER_SAMPLES = 10
 """How far a bucket of the ledger may be from the truth, as a share of the paid time, and by so many samples on top."""
 
 MEAN_WITHIN = 1.0

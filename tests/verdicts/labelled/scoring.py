@@ -69,7 +69,8 @@ class JobScore:
     def is_right(self) -> bool:
         """Whether nothing is wrong with what the report says."""
         if not self.faults:
-            return not self.fired and self.level == HEALTHY and all(check.holds for check in self.checks)
+            called = self.level == HEALTHY or not self.job.machine.gpus
+            return not self.fired and called and all(check.holds for check in self.checks)
         found = all(fault.found for fault in self.faults) and self.first_is_right is True
         return found and not self.unexplained and all(check.holds for check in self.checks)
 
@@ -193,6 +194,6 @@ def _loss(what: str, job: Job, wasted: tuple[float, float], lost: float | None) 
         return []
     said = "nothing" if lost is None else f"{100.0 * lost:.1f} %"
     within = goals.LOSS_WITHIN
-    holds = lost is not None and (1.0 - within) * least <= lost <= (1.0 + within) * most
+    holds = (1.0 - within) * least <= (lost or 0.0) <= (1.0 + within) * most
     true = f"{100.0 * most:.1f} %" if least == most else f"{100.0 * least:.1f} to {100.0 * most:.1f} %"
     return [Check(what, true, said, holds)]
