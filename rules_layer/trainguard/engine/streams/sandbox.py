@@ -14,11 +14,7 @@ import msgspec
 import numpy as np
 
 from trainguard.errors import RuleLoadError
-<<<<<<< HEAD
-from trainguard.finding import Fact, Progress
-=======
 from trainguard.finding import MOST_FACTS, Fact, Progress
->>>>>>> main
 from trainguard.records import Status
 from trainguard.rules.details import Details
 from trainguard.rules.extension import is_custom
@@ -30,7 +26,6 @@ TEXT_LENGTH = 1_000
 NAME_LENGTH = 120
 DETAILS_BYTES = 8_192
 MOST_GPUS = 64
-MOST_FACTS = 12
 
 T = TypeVar("T")
 
@@ -80,8 +75,6 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         wasted_share=_share(rule, "wasted_share", result.wasted_share),
         confidence=_share(rule, "confidence", result.confidence),
         score=None,
-<<<<<<< HEAD
-        about={},
         kind=_text(rule, "kind", result.kind, NAME_LENGTH) or "",
         facts=_facts(rule, result.facts),
         clause=_text(rule, "clause", result.clause, TEXT_LENGTH) or "",
@@ -89,10 +82,6 @@ def sandboxed(rule: str, result: Any) -> RuleResult:
         past_advice=_text(rule, "past_advice", result.past_advice, TEXT_LENGTH),
         found=None,
         needs_longer=result.needs_longer is True,
-=======
-        kind=_text(rule, "kind", result.kind, NAME_LENGTH) or "",
-        facts=_facts(rule, result.facts),
->>>>>>> main
         data_points=_count(rule, "data_points", result.data_points),
         pooled=_pooled(rule, result.pooled),
         onset=_number(rule, "onset", result.onset),
@@ -113,19 +102,6 @@ def _progress(rule: str, value: Any) -> Progress | None:
     if value is not None and not isinstance(value, Progress):
         raise RuleLoadError(rule, "progress", value, "a Progress or None")
     return value
-
-
-def _facts(rule: str, value: Any) -> tuple[Fact, ...]:
-    wanted = f"a tuple of at most {MOST_FACTS} Facts with finite values"
-    if not isinstance(value, tuple) or len(value) > MOST_FACTS:
-        raise RuleLoadError(rule, "facts", value, wanted)
-    try:
-        facts = tuple(msgspec.convert(msgspec.to_builtins(each), Fact) for each in value)
-    except (TypeError, msgspec.ValidationError) as fault:
-        raise RuleLoadError(rule, "facts", value, wanted) from fault
-    if not all(isinstance(each.value, str) or math.isfinite(each.value) for each in facts):
-        raise RuleLoadError(rule, "facts", value, wanted)
-    return facts
 
 
 def _measure(rule: str, value: Any) -> Measure | None:
