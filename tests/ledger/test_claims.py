@@ -31,7 +31,6 @@ claims = st.builds(
 )
 
 
-
 def steps_of(random: np.random.Generator) -> StepTime:
     """Return random times of two processes, the second after the first."""
     steps = StepTime()

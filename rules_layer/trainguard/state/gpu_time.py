@@ -251,7 +251,6 @@ class GpuTime(msgspec.Struct, array_like=True):
             end_ms = int(times_ms[last] + covered_ms[last])
             self.end = Mark(end_ms, _added(before, so_far))
 
-
     def _note(self, unit: int, sums: IntArray) -> None:
         """Add the sums of each GPU, int64[3, G], in a unit of 15 s, which is no earlier than those before.
 
