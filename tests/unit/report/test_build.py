@@ -4,12 +4,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from trainguard.engine.verdicts.profiler_report import report_verdict
 
 from tests.support.reports_of_jobs import JudgedProfile, judge, small
 from tests.support.small_job import MINUTES, START
 from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
 from trainguard.engine.verdicts.findings import rank_findings
-from trainguard.engine.verdicts.profiler_report import report_verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord
 from trainguard.report.build import build_report

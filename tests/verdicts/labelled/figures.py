@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from tests.claims.check import Checked, together
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.scoring import HEALTHY, JobScore
 from tests.verdicts.labelled.truth import Strength
@@ -94,10 +95,15 @@ class Figures:
         """How many findings beside planted faults nothing explains."""
         return sum(len(job.unexplained) for job in self.jobs)
 
-    def true_facts(self, what: str | None = None) -> Share:
-        """Return how many checks of findings, facts and ledgers hold, all or those of one thing."""
+    def true_checks(self, what: str | None = None) -> Share:
+        """Return how many checks of findings and ledgers hold, all or those of one thing."""
         checks = [check for job in self.jobs for check in job.checks if what in (None, check.what)]
         return Share(sum(check.holds for check in checks), len(checks))
+
+    @property
+    def claims(self) -> Checked:
+        """What of all reports does not agree with the raw data."""
+        return together(score.claims for score in (*self.jobs, *(each.score for each in self.samplings)))
 
     @property
     def checked(self) -> list[str]:

@@ -85,10 +85,6 @@ def test_a_true_finding_holds_in_every_check() -> None:
     assert _wrong(score) == set()
 
 
-def _fact(name: str, value: float, **more: Any) -> dict[str, Any]:
-    return {"name": name, "value": value, **more}
-
-
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
@@ -98,23 +94,10 @@ def _fact(name: str, value: float, **more: Any) -> dict[str, Any]:
         ({"wasted_share": 0.55}, set()),
         ({"wasted_share": None}, {"loss", "job's loss"}),
         ({"finding_kind": "never_used"}, {"kind"}),
-        ({"facts": [_fact("idle_since", START + 60.0, unit="time")]}, set()),
-        ({"facts": [_fact("idle_since", START - 60.0, unit="time")]}, {"fact's time"}),
-        ({"facts": [_fact("window", 7_200.0, unit="s")]}, set()),
-        ({"facts": [_fact("window", 7_300.0, unit="s")]}, {"fact's time"}),
-        ({"facts": [_fact("time_left", 7_300.0, unit="s")]}, set()),
-        ({"facts": [_fact("samples", 3, **{"from": START, "to": START + 7_300.0})]}, {"fact's time"}),
     ],
 )
 def test_a_finding_is_wrong_where_it_differs_from_the_label(said: dict[str, Any], wrong: set[str]) -> None:
     assert _wrong(_score(_finding(**said))) == wrong
-
-
-@pytest.mark.parametrize(("value", "wrong"), [(0.0, set()), (40.0, {"fact's mean"})])
-def test_a_mean_is_held_against_all_samples(value: float, wrong: set[str]) -> None:
-    where = {"series": "GPUUtilization", "node": "algo-1", "device": "gpu0"}
-    fact = _fact("mean_utilization", value, unit="%", **where, **{"from": START + 2_500.0, "to": START + 5_900.0})
-    assert _wrong(_score(_finding(facts=[fact]))) == wrong
 
 
 def test_the_ledger_is_held_against_the_samples() -> None:

@@ -93,7 +93,6 @@ SPEC = RuleSpec(
         "decades": ParameterHelp("decades", "norms that are further from the first ones drift; 3 is a factor of 1,000"),
         **RANGE_HELP,
     },
-    clause="gradients drifted by orders of magnitude",
     text=text,
 )
 

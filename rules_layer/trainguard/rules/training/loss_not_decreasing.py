@@ -71,7 +71,6 @@ SPEC = RuleSpec(
         ),
         **RANGE_HELP,
     },
-    clause="the loss did not decrease",
     text=text,
 )
 

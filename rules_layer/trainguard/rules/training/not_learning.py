@@ -147,7 +147,6 @@ SPEC = RuleSpec(
         "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         **RANGE_HELP,
     },
-    clause="the model did not learn",
     text=text,
     claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
 )

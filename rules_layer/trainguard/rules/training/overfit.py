@@ -77,7 +77,6 @@ SPEC = RuleSpec(
         "ratio_threshold": ParameterHelp("", "a gap above this share of the loss of training counts"),
         **RANGE_HELP,
     },
-    clause="the model overfitted",
     text=text,
 )
 

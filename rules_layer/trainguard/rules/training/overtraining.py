@@ -67,7 +67,6 @@ SPEC = RuleSpec(
         "delta": ParameterHelp("loss", "an improvement is more than this, in units of the loss"),
         **RANGE_HELP,
     },
-    clause="the loss stopped improving",
     text=text,
 )
 

@@ -77,7 +77,6 @@ SPEC = RuleSpec(
         "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
         **RANGE_HELP,
     },
-    clause="training stopped to improve early",
     text=text,
 )
 

@@ -68,7 +68,6 @@ SPEC = RuleSpec(
         ),
         **RANGE_HELP,
     },
-    clause="training stalled",
     text=text,
     claims=dict.fromkeys((StallKind.STALLED, StallKind.WAITS), (Bucket.HANG, Bucket.IDLE)),
 )

@@ -176,8 +176,8 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
             continue
         severity = f" ({row.finding.severity.value})" if row.finding.severity is not None else ""
         blocks += [Heading(f"{row.rule}{severity}"), Line(row.finding.reason, indent=2)]
-        if row.finding.episodes:
-            blocks.append(Line(f"It held {row.finding.episodes[-1].sentence}.", indent=2))
+        if row.finding.held:
+            blocks.append(Line(f"It held {row.finding.held[-1].sentence}.", indent=2))
         if row.finding.advice:
             blocks.append(Line(f"To do: {row.finding.advice}", indent=2))
         if row.finding.cost:
