@@ -95,8 +95,8 @@ class Figures:
         """How many findings beside planted faults nothing explains."""
         return sum(len(job.unexplained) for job in self.jobs)
 
-    def true_facts(self, what: str | None = None) -> Share:
-        """Return how many checks of findings, facts and ledgers hold, all or those of one thing."""
+    def true_checks(self, what: str | None = None) -> Share:
+        """Return how many checks of findings and ledgers hold, all or those of one thing."""
         checks = [check for job in self.jobs for check in job.checks if what in (None, check.what)]
         return Share(sum(check.holds for check in checks), len(checks))
 
