@@ -55,6 +55,7 @@ class Event:
     start: float
     seconds: float
     arguments: dict[str, Any]
+    thread: str = ""
 
     @property
     def end(self) -> float:
@@ -77,12 +78,12 @@ class Points:
     @cached_property
     def seen(self) -> Flags:
         """Which have a sample of some GPU: bool[T]."""
-        return ~np.isnan(self.gpus).all(axis=1)
+        return np.asarray(~np.isnan(self.gpus).all(axis=1))
 
     @cached_property
     def active(self) -> Flags:
         """In which some GPU works: bool[T]."""
-        return (np.nan_to_num(self.gpus, nan=-1.0) >= ACTIVE).any(axis=1)
+        return np.asarray((np.nan_to_num(self.gpus, nan=-1.0) >= ACTIVE).any(axis=1))
 
 
 @dataclass
@@ -260,7 +261,16 @@ def _events(folder: Path) -> dict[tuple[str, str], list[Event]]:
             elif row.get("ph") == "X":
                 start = (origin + row["ts"]) / 1e6
                 more = row.get("args") or {}
-                events.append(Event(phases.get(row.get("pid"), ""), row["name"], start, row.get("dur", 0) / 1e6, more))
+                events.append(
+                    Event(
+                        phases.get(row.get("pid"), ""),
+                        row["name"],
+                        start,
+                        row.get("dur", 0) / 1e6,
+                        more,
+                        str(row.get("tid")),
+                    )
+                )
     return found
 
 

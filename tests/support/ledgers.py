@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trainguard.ledger.bucket import LOST, ROWS, Bucket
+from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.node import NodeLedger, empty_amounts
 
@@ -26,7 +26,8 @@ def node_time(name: str, *parts: Part, hours: float, gpus: int = 1, start: float
         for bucket, share in shares.items():
             amounts[ROWS[bucket]] += share * held * seconds
     amounts[ROWS[Bucket.COMPUTE]] += seconds - amounts.sum(axis=0)
-    lost_s = sum(float(amounts[ROWS[bucket]].sum()) for bucket in LOST) / max(gpus, 1)
+    lost = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
+    lost_s = float(amounts[[ROWS[bucket] for bucket in lost]].sum()) / max(gpus, 1)
     return NodeLedger(name, gpus, start + edges * HOUR_S, amounts, {f"gpu{gpu}": lost_s for gpu in range(gpus)})
 
 

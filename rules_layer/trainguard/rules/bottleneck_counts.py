@@ -15,6 +15,9 @@ HUNDREDTHS = 100.0
 GOOD_GPUS = 80.0
 """GPUs whose mean over a minute is at least as high, percent, do not wait for long."""
 
+GOOD_POINTS = 20
+"""And over so many points: by chance a few readings of GPUs that wait between steps are all of the work."""
+
 GOOD_S = 120.0
 """GPUs that worked for a shorter time say nothing of what the cores do then."""
 
@@ -92,8 +95,8 @@ class Tally(msgspec.Struct, array_like=True):
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
     left undone in them; ``gone`` is all of them as one. ``good`` and ``poor`` are all minutes that are no longer held,
-    by whether the GPUs worked. ``level`` is the cores' first measure, summed over the bottlenecks, in hundredths, and ``low`` in how
-    many of them each GPU was low.
+    by whether the GPUs worked, and ``forming`` those that are too few points to tell. ``level`` is the cores' first
+    measure, summed over the bottlenecks, in hundredths, and ``low`` in how many of them each GPU was low.
     """
 
     judged: int = 0
@@ -109,11 +112,12 @@ class Tally(msgspec.Struct, array_like=True):
     gone: MinuteCount | None = None
     good: MinuteCount | None = None
     poor: MinuteCount | None = None
+    forming: MinuteCount | None = None
 
     @property
     def contrast(self) -> "Contrast":
         """The cores while the GPUs worked, and while they did not."""
-        total = Tally(good=_copy(self.good), poor=_copy(self.poor))
+        total = Tally(good=_copy(self.good), poor=_copy(self.poor), forming=_copy(self.forming))
         for count in self.minutes:
             if count.judged:
                 total.sort(count)
@@ -132,7 +136,7 @@ class Tally(msgspec.Struct, array_like=True):
             self.low[gpu] = self.low.get(gpu, 0) + points
         if other.gone is not None:
             self._let_go(other.gone)
-        for count in (other.good, other.poor):
+        for count in (other.good, other.poor, other.forming):
             if count is not None:
                 self.sort(count)
         by_minute = {count.minute: count for count in self.minutes}
@@ -152,7 +156,13 @@ class Tally(msgspec.Struct, array_like=True):
         self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
 
     def sort(self, count: MinuteCount) -> None:
-        """Add a minute to those in which the GPUs worked, or to the others."""
+        """Add a minute to those in which the GPUs worked, or to the others, with those before it that were too few."""
+        if self.forming is not None:
+            count = msgspec.structs.replace(count)
+            count.add(self.forming)
+        self.forming = _copy(count) if count.judged < GOOD_POINTS else None
+        if self.forming is not None:
+            return
         held = self.good if count.is_good else self.poor
         if held is not None:
             held.add(count)
@@ -177,7 +187,8 @@ class Contrast:
 
     def is_known(self, interval_s: float) -> bool:
         """Tell whether the GPUs worked for long enough, and did not."""
-        return self.poor is not None and self.good is not None and self.good.judged * interval_s >= GOOD_S
+        least = max(GOOD_S / interval_s, 2 * GOOD_POINTS)
+        return self.poor is not None and self.good is not None and self.good.judged >= least
 
     def is_cause(self, interval_s: float, more_peak: float) -> bool:
         """Tell whether the cores were nearer to their limit while the GPUs did not work, as far as that is known.

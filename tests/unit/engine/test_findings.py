@@ -123,6 +123,17 @@ def test_given_a_symptom_then_it_is_no_graver_than_its_cause() -> None:
     assert found[LOW].score <= alone.score
 
 
+def test_given_a_risk_that_explains_a_loss_then_it_claims_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that claims nothing itself must not make a grave symptom look small."""
+    monkeypatch.setitem(SPECS, "Fans", own("Fans", LOW_GPUS, claims={}))
+    found = ranked(lost(0.6), fired(LOW, ALWAYS), fired("Fans", ALWAYS, score=5.0))
+
+    assert [(rule, each.explained_by) for rule, each in found.items()] == [("Fans", None), (LOW, "Fans")]
+    assert [each.score for each in found.values()] == pytest.approx([60.0, 60.0])
+    assert found["Fans"].loss is not None
+    assert (found["Fans"].loss.share, found["Fans"].alone) == (pytest.approx(0.6), None)
+
+
 def test_given_a_chain_of_causes_then_the_first_cause_comes_first() -> None:
     found = ranked(lost(0.9), fired(LOW, ALWAYS), fired("BatchSize", ALWAYS), fired("IOBottleneck", ALWAYS))
 

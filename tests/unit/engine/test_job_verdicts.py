@@ -10,7 +10,7 @@ from tests.support.verdicts import fired, over, quiet
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.assessment import assess
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.jobs.job_ledger import account_of, ledger_of
+from trainguard.engine.jobs.job_ledger import account_of
 from trainguard.engine.jobs.job_verdicts import job_verdicts, unit_verdicts
 from trainguard.engine.streams.family_streams import FamilyVerdicts, Look
 from trainguard.engine.streams.job_streams import JobState, JobStreams

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.small_job import JOB, Upload, uploads
 from tests.support.ledgers import HOUR_S, one_node
+from tests.support.small_job import JOB, Upload, describe, uploads
 from tests.support.verdicts import ALWAYS, fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
 from trainguard.adapters.memory.faults import Crash
@@ -185,15 +185,23 @@ def minutes(*, busy: int | None, after: int) -> list[Upload]:
 STORY = [
     *minutes(busy=68, after=0),
     *minutes(busy=2, after=14),
-    *minutes(busy=2, after=28),
+    *minutes(busy=None, after=28),
     *minutes(busy=None, after=42),
 ]
-"""A job whose GPUs are not quite busy, then idle, then busy."""
+"""A job whose GPUs are not quite busy, then idle, then busy for longer than they idled."""
+
+
+def lone() -> Network:
+    """Return a network whose job has one node, and as many GPUs as write metrics."""
+    network = Network()
+    alone = replace(describe(), instance_type="ml.own.2xlarge", instance_count=1, framework_profiling=False)
+    network.world.training_jobs.set(alone)
+    return network
 
 
 def live(*, dying_after: int | None = None) -> Network:
     """Let the story happen with a tick a minute; each tick dies after so many calls, and another one follows."""
-    network = Network()
+    network = lone()
     for upload in STORY:
         network.put(upload)
         network.announce(upload, upload.at)
@@ -222,7 +230,7 @@ def test_given_a_finding_that_grows_and_ends_when_the_job_runs_then_fire_growth_
 def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_before_the_next_then_it_is_a_new_fire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    network = Network()
+    network = lone()
     again = minutes(busy=40, after=56)
 
     def arrive(chosen: list[Upload], *, ticking: bool) -> None:

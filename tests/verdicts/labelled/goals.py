@@ -32,7 +32,8 @@ LOSS_WITHIN = 0.25
 """How far what a finding claims may be from the planted loss, as a share of it."""
 
 LEDGER_WITHIN = 0.01
-"""How far a bucket of the ledger may be from the truth, as a share of the paid time, and by one sample on top."""
+LEDGER_SAMPLES = 10
+"""How far a bucket of the ledger may be from the truth, as a share of the paid time, and by so many samples on top."""
 
 MEAN_WITHIN = 1.0
 """How far a mean utilization may be from that of the samples, percentage points."""

@@ -37,10 +37,15 @@ def write_job(job: Job, root: Path) -> Path:
         _write_system(job, node, profile)
     if job.steps is not None:
         write_timelines(job, start_of(job), profile)
-        (profile / "framework" / "training_job_end.ts").write_bytes(b"")
-    (profile / "system" / "training_job_end.ts").write_bytes(b"")
+        _mark_end(profile / "framework")
+    _mark_end(profile / "system")
     (folder / "job.json").write_text(json.dumps(_job_file(job)))
     return folder
+
+
+def _mark_end(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "training_job_end.ts").write_bytes(b"")
 
 
 def _job_file(job: Job) -> dict[str, object]:

@@ -63,7 +63,7 @@ def _failures(figures: Figures) -> Iterator[str]:
 
 def _of_job(job: JobScore) -> Iterator[str]:
     fired = ", ".join(job.fired) or f"nothing ({job.level})"
-    if not job.job.faults and (job.fired or job.level != HEALTHY):
+    if not job.job.faults and (job.fired or (job.level != HEALTHY and job.job.machine.gpus)):
         yield f"{job.job.name}: healthy, but {job.level}: {fired}"
     for fault in job.faults:
         if not fault.found:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.claims.check import table as table_of_claims
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.figures import Figures
 from tests.verdicts.labelled.running import figures_of
@@ -47,3 +48,9 @@ def test_what_is_said_is_true(figures: Figures) -> None:
 
 def test_nothing_is_found_beside_what_was_planted(figures: Figures) -> None:
     assert figures.unexplained <= goals.UNEXPLAINED, table(figures)
+
+
+def test_all_that_is_said_agrees_with_the_raw_data(figures: Figures) -> None:
+    claims = figures.claims
+    assert not claims.untrue, table_of_claims(claims)
+    assert not claims.unknown, table_of_claims(claims)

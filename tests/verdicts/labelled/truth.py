@@ -72,7 +72,7 @@ KINDS = {
     "loader, disk": _kind(IO, LOADER, symptoms=(LOW, BATCH, STEPS), LowGPUUtilization=_WAITS),
     "dead GPU": _kind(BALANCE, symptoms=(LOW,), LoadBalancing=_UNEVEN),
     "GPU that stops": _kind(BALANCE, symptoms=(LOW,), LoadBalancing=("stopped",)),
-    "memory that fills up": _kind(MEMORY, GPUMemoryIncrease=("jump", "no_leak")),
+    "memory that fills up": _kind(MEMORY, GPUMemoryIncrease=("jump", "leak")),
     "slow GPU": _kind(BALANCE, symptoms=(LOW,), LoadBalancing=_UNEVEN),
     "slow node": _kind(BALANCE, IO, CPU, symptoms=(LOW, BATCH), LoadBalancing=_UNEVEN),
     "dead node": _kind(
@@ -91,7 +91,7 @@ KINDS = {
     "broken GPU": _kind(HEALTH, symptoms=(HUNG, LOW, BALANCE), GPUHealth=("ecc", "rows", "xid")),
     "lost GPU": _kind(HEALTH, symptoms=(HUNG, LOW, BALANCE), GPUHealth=("lost", "vanished", "unanswered", "xid")),
     "throttled GPU": _kind(HEALTH, symptoms=(STRAGGLER, BALANCE), GPUHealth=("heat", "slowdown", "power_limit")),
-    "hollow GPUs": _kind(LOW, BATCH, LowGPUUtilization=("low_activity",)),
+    "hollow GPUs": _kind(LOW, BATCH, LowGPUUtilization=("low_activity", "instances_low")),
     "straggler": _kind(STRAGGLER, symptoms=(BALANCE, LOW)),
     "memory leak": _kind(MEMORY, GPUMemoryIncrease=("leak",)),
     "heavy checkpoints": _kind(LOW, IO, STEPS, LowGPUUtilization=("pauses", "idle_in_part", "fluctuates")),

@@ -13,6 +13,7 @@ from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, advi
 from trainguard.engine.verdicts.losses import (
     TRACED,
     Loss,
+    claimed_buckets,
     claims_of,
     ledger_end,
     loss_of,
@@ -276,19 +277,23 @@ def _apart(
     """
     if ledger is None:
         return {}
-    until = ledger_end(ledger)
     order = sorted(found, key=lambda rule: (depths[rule], -found[rule].score))
-    claims = []
-    for rule in order:
-        more = [
-            episode
-            for symptom, chain in chains.items()
-            if symptom != rule and chain[-1] == rule and until is not None
-            for episode in found[symptom].episodes
-            if span_of(episode, until)[1] > episode.start
-        ]
-        claims.append((rule, claims_of(fired[rule], ledger, more)))
-    return losses_of(ledger, claims)
+    wholly = {rule: [each for each in order if each != rule and chains[each][-1] == rule] for rule in order}
+    return losses_of(ledger, [(rule, _claims_with(fired, rule, wholly[rule], ledger)) for rule in order])
+
+
+def _claims_with(fired: Mapping[str, Verdict], rule: str, symptoms: Sequence[str], ledger: Ledger) -> list[Claim]:
+    """Return what a finding claims with the symptoms that it explains wholly.
+
+    A risk that is the reason for a loss claims what its symptoms do: it is as grave as that.
+    """
+    until = ledger_end(ledger)
+    if until is None:
+        return []
+    if not claimed_buckets(fired[rule]):
+        return [replace(claim, rule=rule) for each in symptoms for claim in claims_of(fired[each], ledger)]
+    lasted = [each for symptom in symptoms for each in fired[symptom].episodes]
+    return claims_of(fired[rule], ledger, [each for each in lasted if span_of(each, until)[1] > each.start])
 
 
 def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:

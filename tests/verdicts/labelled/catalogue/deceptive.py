@@ -9,7 +9,7 @@ from tests.verdicts.labelled.machines import G5_2XLARGE, G5_12XLARGE, P3_2XLARGE
 from tests.verdicts.labelled.truth import LOW, Fault
 
 ONE_FULL_CORE = replace(HEALTHY, full_cores=1 / 8)
-POLLING = replace(IN_COLLECTIVE, effort=0.2, full_cores=1 / 32)
+POLLING = replace(IN_COLLECTIVE, effort=0.2, read=1e5, full_cores=1 / 8)
 
 
 def _mostly_idle(interval_s: float, every_min: float, for_min: float, minutes: float = 90.0) -> Job:
@@ -32,7 +32,7 @@ def _mostly_idle(interval_s: float, every_min: float, for_min: float, minutes: f
 
 
 IDLE = (
-    _mostly_idle(10.0, 8, 1),
+    _mostly_idle(10.0, 8, 1.5),
     _mostly_idle(15.0, 12, 1),
     _mostly_idle(30.0, 10, 2),
     _mostly_idle(60.0, 15, 3, 150.0),
@@ -98,14 +98,16 @@ HUNG = (
     Job(
         name="hang-at-the-start-while-spinning",
         group="hang",
-        about="From minute 3 on all GPUs poll for a peer that never comes: 100 % busy at a third of their power limit.",
-        machine=P3_8XLARGE,
+        about="From minute 3 on the GPUs of two nodes poll for each other: 100 % busy at a third of their power limit.",
+        machine=P3_2XLARGE,
         minutes=45,
         interval_s=1.0,
+        nodes=2,
         pieces=(Piece(load=STARTING), Piece(load=POLLING, start_min=3)),
-        collected=Collected(readings=(Reading(name="PowerLimitWatts", value=420.0),)),
-        steps=Steps(ranks=True, last_min=0),
-        faults=(Fault(kind="hung collective", onset_min=3, wasted_min=(41, 42), fails_in_h=0.0),),
+        collected=Collected(
+            readings=(Reading(name="PowerLimitWatts", value=420.0), Reading(name="SMActivityPercent", value=None))
+        ),
+        faults=(Fault(kind="hung collective", onset_min=3, wasted_min=(83, 84), fails_in_h=0.0),),
     ),
     Job(
         name="last-step-never-ends",
