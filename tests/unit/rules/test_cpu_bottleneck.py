@@ -339,7 +339,7 @@ def test_given_a_finding_when_said_then_its_facts_hold_what_it_rests_on() -> Non
     assert (share.unit, share.threshold, share.node) == ("share", 0.5, "algo-1")
     assert share.value == pytest.approx((result.measured or 0.0) / 100.0)
     assert facts["samples_found"].value == result.plain_details["bottlenecked"]
-    assert (facts["gpus_low"].value, facts["gpus_low"].threshold) == (0.5, 10.0)
+    assert (facts["gpus_low"].value, facts["low_limit"].value) == (0.5, 10.0)
     assert facts["core_limit"].threshold == 90.0
     assert result.progress is not None
     assert result.progress.seen == result.data_points

@@ -42,6 +42,7 @@ def _finding(rule: str = "LowGPUUtilization", **said: Any) -> dict[str, Any]:
         "reason": "every GPU of algo-1 has been idle.",
         "advice": ADVICE,
         "cost": {"lost": 3.0},
+        "facts": [],
         **said,
     }
 
@@ -65,7 +66,7 @@ def _episode(start: float, end: float, **said: Any) -> dict[str, Any]:
 
 
 def _score(*findings: dict[str, Any], job: Job = JOB, fired_at: float = 42.0, health: str = "") -> JobScore:
-    return scored(job, read_report(_report(*findings, fired_at=fired_at, health=health)), busy=45.0)
+    return scored(job, read_report(_report(*findings, fired_at=fired_at, health=health)))
 
 
 def _wrong(score: JobScore) -> set[str]:
@@ -93,8 +94,8 @@ def test_a_true_finding_holds_in_every_check() -> None:
         ({"episodes": [_episode(40, 100)], "reason": "no GPU of algo-1 was ever used: never used."}, {"claim"}),
         ({"episodes": [_episode(40, 100)], "reason": "idle from 00:41 to 01:40."}, set()),
         ({"episodes": [_episode(40, 100)], "reason": "idle from 03:41 on."}, {"clock"}),
-        ({"reason": "idle for 58 min."}, set()),
-        ({"reason": "idle for 1.9 h."}, {"lasted"}),
+        ({"facts": [{"name": "idle_time", "value": 3_480.0}]}, set()),
+        ({"facts": [{"name": "idle_time", "value": 6_840.0}]}, {"lasted"}),
         ({"reason": "last seen 20.3 min ago: idle."}, {"ended"}),
         ({"reason": "memory is 80 % now."}, {"ended"}),
         ({"advice": "Check whether it hangs, and stop it if it does."}, {"ended"}),
@@ -203,20 +204,13 @@ def test_the_numbers_of_a_leak_are_held_against_its_growth() -> None:
     fault = Fault(kind="leak", onset_min=10, fails_in_h=1.5)
     job = replace(LEAKING, faults=(fault,))
 
-    def said(advice: str) -> set[str]:
-        return _wrong(
-            _score(
-                _finding("GPUMemoryIncrease", reason="memory grows.", advice=advice, cost=None), job=job, fired_at=12
-            )
-        )
+    def said(hourly: float, left_s: float) -> set[str]:
+        facts = [{"name": "hourly_increase", "value": hourly}, {"name": "time_left", "value": left_s}]
+        finding = _finding("GPUMemoryIncrease", reason="memory grows.", advice="Find what grows.", facts=facts)
+        return _wrong(_score({**finding, "cost": None}, job=job, fired_at=12)) - {"advice"}
 
-    assert said("memory grows by 28 percentage points an hour: 100 % in 80 min") == set()
-    assert said("memory grows by 60 percentage points an hour: 100 % in 20 min") == {"growth", "full in"}
-
-
-def test_the_busy_share_of_the_verdict_is_held_against_the_truth() -> None:
-    assert _wrong(_score(_finding(), health="its GPU was 46 % busy on average")) == set()
-    assert _wrong(_score(_finding(), health="its GPU was 92 % busy on average")) == {"busy"}
+    assert said(28.0, 4_800.0) == set()
+    assert said(60.0, 1_200.0) == {"growth", "full in"}
 
 
 def test_a_leak_that_ends_the_job_soon_is_graver_than_a_small_loss() -> None:
