@@ -59,7 +59,7 @@ def plain_progress(progress: Progress) -> str:
 
 
 def plain_facts(facts: Iterable[Fact]) -> list[str]:
-    """Return each fact on one line, for example ``mean_utilization 12.5 % GPUUtilization algo-1/gpu3 (70) 0.0..60.0``."""
+    """Return each fact on one line, for example ``power 70.5 W algo-1/gpu3 (90) 0.0..60.0``."""
     return [_fact(each) for each in facts]
 
 

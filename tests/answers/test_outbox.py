@@ -40,9 +40,7 @@ JOB = JobRecord(
 )
 PLAN = FAMILIES.plan(JOB)
 HOUR = START + 3_600.0
-FIRST = StoredEpisode(
-    START + 600.0, START + 1_200.0, measured=20.0, gpus=["gpu1"], reason="then."
-)
+FIRST = StoredEpisode(START + 600.0, START + 1_200.0, measured=20.0, gpus=["gpu1"], reason="then.")
 SECOND = StoredEpisode(START + 1_800.0, HOUR, measured=12.5, gpus=["gpu0"])
 NODES = Account("ml.p3.2xlarge", START, HOUR, 4)
 

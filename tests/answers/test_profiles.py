@@ -162,7 +162,13 @@ class Job:
             self.told.append([nodes, facts, [[fire.rule, fire.at] for fire in found.fires]])
             said: list[list[Any]] = [
                 [
-                    *(each.rule, each.result.status.name, each.result.kind, plain_facts(each.result.facts), each.watermark_s),
+                    *(
+                        each.rule,
+                        each.result.status.name,
+                        each.result.kind,
+                        plain_facts(each.result.facts),
+                        each.watermark_s,
+                    ),
                     *(each.history.violations, each.history.judged, each.history.times_fired),
                 ]
                 for each in found.verdicts

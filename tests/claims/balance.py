@@ -15,6 +15,9 @@ def _at_work(context: Context, fact: Fact) -> Expected:
     if fact.get("node") is None:
         return _of_others(context, fact)
     node = context.node(fact)
+    if context.raw.work(node).began is None:
+        mean = mean_of(samples(context, {**fact, "from": None, "to": None}))
+        return Range(mean - 0.5, mean + 0.5)  # of a node that was never used, a whole percent
     return _said_of(context, context.raw.kept(node, context.gpus(fact), fact.get("from"), fact.get("to")))
 
 
@@ -42,8 +45,7 @@ def _gap(context: Context, fact: Fact) -> Expected:
     low, high = context.first("mean_utilization_at_work"), context.first("busiest_utilization_at_work")
     if low is None or high is None:
         return math.nan
-    one, other = _at_work(context, low), _at_work(context, high)
-    return other - one if isinstance(one, float) and isinstance(other, float) else math.nan
+    return float(high["value"]) - float(low["value"])  # both are held against the samples themselves
 
 
 def _distance(context: Context, fact: Fact) -> Expected:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,9 +66,7 @@ class Waits:
             return np.zeros(chosen.size, dtype=np.bool_)
         chosen[active[-1] + 1 :] = False
         longest = max(PAUSE_S, 2.0 * self.node.interval_s)
-        idle = [
-            (int(one) + 1, int(next_)) for one, next_ in zip(active[:-1], active[1:], strict=True) if next_ > one + 1
-        ]
+        idle = [(int(one) + 1, int(next_)) for one, next_ in pairwise(active.tolist()) if next_ > one + 1]
         pauses = [(begin, end) for begin, end in idle if points.times[end] - points.times[begin] > longest]
         times = [(float(points.times[begin]), float(points.times[end])) for begin, end in pauses]
         for (begin, end), recurs in zip(pauses, lasting(times, longest, RECUR_S, RECURRENCES), strict=True):
@@ -79,7 +78,8 @@ class Waits:
     def low(self) -> Flags:
         """In which points GPUs in use are low, so many that it counts."""
         number = self.used.sum(axis=1)
-        return np.count_nonzero(self._below, axis=1) >= self.parameters["gpu_fraction"] * number
+        low: Flags = np.count_nonzero(self._below, axis=1) >= self.parameters["gpu_fraction"] * number
+        return low
 
     @property
     def _below(self) -> Flags:
@@ -168,7 +168,7 @@ def _of_slow(place: int | None) -> Recompute:
 
     def recompute(context: Context, fact: Fact) -> Expected:
         waits, time = _in_time(context, fact)
-        values = waits.gpu if place is None else waits.core[place]
+        values = waits.gpu if place is None else (waits.core[1] if place == 1 else waits.core[2])
         return mean_of(values[waits.slow & time])
 
     return recompute

@@ -70,10 +70,10 @@ def together(parts: Iterable[Checked]) -> Checked:
 
 def table(found: Checked, most: int = 60) -> str:
     """Return jobs, claims, what is unknown and what is untrue as text."""
+    number = sum(found.unknown.values())
     kinds = Counter(_kind(claim) for _, claim in found.untrue)
     lines = [
-        f"{found.jobs} jobs, {found.claims:,} claims checked, {sum(found.unknown.values())} unknown, "
-        f"{len(found.untrue)} untrue",
+        f"{found.jobs} jobs, {found.claims:,} claims checked, {number} unknown, {len(found.untrue)} untrue",
         *(f"unknown {number:5} {name}" for name, number in found.unknown.most_common(most)),
         *(f"untrue  {number:5} {kind}" for kind, number in kinds.most_common(most)),
         *_examples(found, most),

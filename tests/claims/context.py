@@ -42,7 +42,9 @@ class Raw:
         """Return utilization at the kept points from ``start`` to ``end``, of all of ``gpus``, without NaN."""
         points = node.points
         columns = [node.gpus.index(gpu) for gpu in gpus]
-        values = points.gpus[self.work(node).kept & within(points.times, start, end)][:, columns]
+        work = self.work(node)
+        kept = points.seen if work.began is None else work.kept  # a node without work was at nothing
+        values = points.gpus[kept & within(points.times, start, end)][:, columns]
         found: Floats = values[~np.isnan(values)]
         return found
 

@@ -34,9 +34,36 @@ def _share_on_nodes(context: Context, fact: Fact) -> Expected:
 _COMMON: dict[str, Recompute] = {
     "nodes_judged": _nodes_judged,
     "nodes_fired": _at_most_nodes,
+    "nodes_without_verdict": _at_most_nodes,
     "points_seen_on_nodes": _points_on_nodes,
     "points_judged_on_nodes": _points_on_nodes,
     "share_of_points_on_nodes": _share_on_nodes,
+}
+
+UNJUDGED = "unjudged_"
+"""Begins the names of facts that say why a node has no verdict."""
+
+
+def _kept_points(context: Context, fact: Fact) -> Expected:
+    return Range(0.0, float(context.raw.work(context.node(fact)).kept.sum()))
+
+
+def _points_time(context: Context, fact: Fact) -> Expected:
+    """Return for how long a patience that is missed may last: longer than what was kept."""
+    return Range(0.0, math.inf)
+
+
+_UNJUDGED: dict[str, Recompute] = {
+    "points": _kept_points,
+    "samples": lambda *_: 0.0,
+    "gpus": lambda context, fact: float(len(context.node(fact).gpus)),
+    "instances": lambda *_: Range(0.0, 64.0),
+    "sampling_interval": lambda context, fact: context.node(fact).interval_s,
+    "idle_time": lambda context, fact: context.node(fact).last - context.node(fact).first,
+    "work_needed": lambda *_: 60.0,
+    "stream_end": lambda context, fact: context.node(fact).last,
+    **dict.fromkeys(("patience", "time_left", "needed_time", "watched_time", "patience_points"), _points_time),
+    **dict.fromkeys(("window_points", "minutes_measured", "minutes_at_work", "gpus_judged"), _points_time),
 }
 
 RULES: dict[str, dict[str, Recompute]] = {
@@ -64,15 +91,35 @@ def fact_claims(raw: Raw, finding: dict[str, Any], parameters: dict[str, Any]) -
         yield from time_claims(raw.job, where, fact)
         yield from _place(raw, where, fact)
         recompute = known.get(fact["name"])
+        if fact["name"].startswith(UNJUDGED):
+            recompute = _UNJUDGED.get(fact["name"].removeprefix(UNJUDGED))
         if recompute is None:
             yield Unknown(where, f"the fact {fact['name']}")
             continue
         try:
-            expected = recompute(context, fact)
+            expected = _closest(context, fact, recompute)
         except (KeyError, IndexError, TypeError, ValueError) as fault:
             yield Untrue(where, fact["name"], f"cannot be recomputed: {type(fault).__name__}: {fault}")
             continue
         yield None if _agrees(context, fact, expected) else Untrue(where, _shown(fact), _truth(expected))
+
+
+def _closest(context: Context, fact: Fact, recompute: Recompute) -> Expected:
+    """Return what a fact should say; samplers that take turns write a point's samples up to half an interval apart."""
+    expected = recompute(context, fact)
+    if _agrees(context, fact, expected):
+        return expected
+    half = 0.5 * context.raw.job.interval_s
+    for before, after in ((0.0, half), (half, 0.0), (half, half)):
+        wider = {**fact, "from": _moved(fact.get("from"), -before), "to": _moved(fact.get("to"), after)}
+        other = recompute(context, wider)
+        if _agrees(context, fact, other):
+            return other
+    return expected
+
+
+def _moved(at: float | None, seconds: float) -> float | None:
+    return None if at is None else at + seconds
 
 
 def _place(raw: Raw, where: str, fact: Fact) -> Iterator[Untrue | None]:

@@ -28,7 +28,8 @@ def _present(context: Context) -> list[Node]:
 def _looks(context: Context) -> tuple[list[tuple[Node, str]], list[tuple[Node, str]]]:
     """Return the GPUs that look busy at the end of the standstill, and those that are idle then."""
     _, end = _span(context)
-    busy, idle = [], []
+    busy: list[tuple[Node, str]] = []
+    idle: list[tuple[Node, str]] = []
     for node in _present(context):
         for gpu in node.used_gpus:
             values = node.of("GPUUtilization")[gpu].between(end - 60.0, end)

@@ -97,7 +97,9 @@ def _node_claims(job: RawJob, entry: dict[str, Any]) -> Iterator[Untrue | None]:
         return
     least, most = busy_seconds(node)
     taken = amounts["compute"] + sum(amounts[name] for name in TAKEN_FROM_COMPUTE)
-    within = WITHIN_SHARE * paid
+    # What the last sample before an interruption stands for may be paid for, or not.
+    within = WITHIN_SHARE * paid + node.interval_s * len(node.gpus) * len(_silences(job))
+    within += sum(_doubt(series.times) for series in node.of("GPUUtilization").values())
     wrong = amounts["compute"] > most + within or taken < least - within
     why = f"{amounts['compute']:.1f} GPU seconds of compute, and the utilization is {least:.1f} to {most:.1f}"
     yield _held(where, "compute", wrong, why)
@@ -109,9 +111,14 @@ def _node_claims(job: RawJob, entry: dict[str, Any]) -> Iterator[Untrue | None]:
 
 def _without_instances(job: RawJob) -> float:
     """Return for how many seconds no node wrote anything: the job had no instances, or nobody can say."""
+    return float(_silences(job).sum())
+
+
+def _silences(job: RawJob) -> Floats:
+    """Return the distances, seconds, between samples of any node that are longer than two intervals."""
     times = np.unique(np.concatenate([each.times for node in job.nodes.values() for each in node.series.values()]))
-    distances = np.diff(times)
-    return float(distances[distances > 2.0 * job.interval_s].sum())
+    distances: Floats = np.diff(times)
+    return distances[distances > 2.0 * job.interval_s]
 
 
 def busy_seconds(node: Node) -> tuple[float, float]:
@@ -154,6 +161,13 @@ def _covered(times: Floats, interval_s: float) -> tuple[Floats, Floats]:
             least[place] = min(distance, usual)
             most[place] = distance if distance <= max(2.2 * longest, 5.0) else min(distance, longest)
     return least, most
+
+
+def _doubt(times: Floats) -> float:
+    """Return for how many seconds nobody can say for which sample they stand: an interval, where these differ."""
+    distances = np.diff(times)
+    usual = float(np.median(distances)) if distances.size else 0.0
+    return usual if float(np.mean(np.abs(distances - usual) > 0.05 * usual)) > 0.05 else 0.0
 
 
 def _held(where: str, claim: str, wrong: bool, why: str) -> Untrue | None:

@@ -223,7 +223,7 @@ FACTS: dict[str, Recompute] = {
     "samples_at_work": _samples_at_work,
     "mean_activity_at_work": _activity("mean"),
     "p95_activity_at_work": _activity("p95"),
-    "minutes_at_work": lambda context, fact: Range(1.0, (fact["to"] - fact["from"]) / MINUTE_S + 1.0),
+    "minutes_at_work": lambda _, fact: Range(1.0, (fact["to"] - fact["from"]) / MINUTE_S + 1.0),
     "activity": _name,
     "idle_as": _name,
     "idle_time": _idle_time,
@@ -255,5 +255,5 @@ FACTS: dict[str, Recompute] = {
     "p95_sm_activity": _instance_activity("p95"),
     "highest_sm_activity": _instance_activity("max"),
     "instances": lambda context, fact: float(len(context.node(fact).of("SMActivityPercent"))),
-    "minutes_measured": lambda context, fact: Range(1.0, (fact["to"] - fact["from"]) / MINUTE_S + 1.0),
+    "minutes_measured": lambda _, fact: Range(1.0, (fact["to"] - fact["from"]) / MINUTE_S + 1.0),
 }

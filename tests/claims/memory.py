@@ -57,7 +57,8 @@ def _points_low(context: Context, fact: Fact) -> Expected:
 def _low_time(context: Context, fact: Fact) -> Expected:
     points = context.first("points_low")
     node = context.node(fact)
-    return math.nan if points is None else float(points["value"]) * node.interval_s
+    lasted = math.nan if points is None else float(points["value"]) * node.interval_s
+    return Range(0.95 * lasted, 1.05 * lasted)
 
 
 def _window(context: Context, fact: Fact) -> Expected:
@@ -65,7 +66,8 @@ def _window(context: Context, fact: Fact) -> Expected:
     node = context.node(fact)
     if points is None:
         return float(context.parameters["window_s"]) if context.parameters.get("window_s") else math.nan
-    return float(points["value"]) * node.interval_s
+    lasted = float(points["value"]) * node.interval_s
+    return Range(0.95 * lasted, 1.05 * lasted)
 
 
 BATCH_SIZE: dict[str, Recompute] = {
@@ -226,9 +228,7 @@ GPU_HEALTH: dict[str, Recompute] = {
     "clock": _clock,
     "clock_of_peers": _peers,
     "clock_lost": lambda *_: Range(0.0, 100.0),
-    "throttled_minutes": lambda context, fact: Range(
-        0.0, (context.raw.job.span[1] - context.raw.job.span[0]) / MINUTE_S
-    ),
+    "throttled_minutes": lambda context, _: Range(0.0, (context.raw.job.span[1] - context.raw.job.span[0]) / MINUTE_S),
     "lanes": _lanes,
     "lanes_before": _lanes,
     "lanes_of_others": _lanes,
@@ -257,7 +257,7 @@ INITIALIZATION: dict[str, Recompute] = {
     "time_to_first_step": lambda context, _: _first_step(context) - _started(context),
     "time_without_step": lambda context, _: context.raw.job.last - _started(context),
     "started_at": lambda context, _: _started(context),
-    "restarted_at": lambda context, fact: Range(*context.raw.job.span),
+    "restarted_at": lambda context, _: Range(*context.raw.job.span),
     "time_over": _time_over,
     "grace": _lasting,
     "time_at_work": _lasting,

@@ -116,7 +116,7 @@ def _levels(rng: Generator, job: Drawn, at: Floats) -> Floats:
                 str(what)
             ]
         elif what == "ramp":
-            level[rows] = np.linspace(*rng.uniform(0, 100, 2), int(rows.sum()))
+            level[rows] = np.linspace(float(rng.uniform(0, 100)), float(rng.uniform(0, 100)), int(rows.sum()))
         elif what == "spikes":
             level[rows] = np.where(rng.random(int(rows.sum())) < rng.uniform(0.02, 0.3), 95.0, rng.uniform(0, 3))
         elif what == "waits":

@@ -78,12 +78,12 @@ class Points:
     @cached_property
     def seen(self) -> Flags:
         """Which have a sample of some GPU: bool[T]."""
-        return ~np.isnan(self.gpus).all(axis=1)
+        return np.asarray(~np.isnan(self.gpus).all(axis=1))
 
     @cached_property
     def active(self) -> Flags:
         """In which some GPU works: bool[T]."""
-        return (np.nan_to_num(self.gpus, nan=-1.0) >= ACTIVE).any(axis=1)
+        return np.asarray((np.nan_to_num(self.gpus, nan=-1.0) >= ACTIVE).any(axis=1))
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.claims.claim import Unknown, Untrue
-from tests.claims.context import Context, Raw, mean_of, samples
+from tests.claims.context import Context, Fact, Raw, mean_of, samples
 from tests.claims.work import within
 
 _WORDS = re.compile(
@@ -15,17 +15,49 @@ _WORDS = re.compile(
 )
 
 _PLAIN = (
-    r"at least", r"at most", r"most of (?:its|their|the) time", r"all the same", r"after all", r"first, then",
-    r"Look at [^.;]* first", r"stack traces of all ranks \(py-spy dump\) first", r"from its last checkpoint",
-    r"each of the _? ?\d* ?training processes", r"for each (?:GPU|core)", r"in each of", r"every \d+ steps", r"W each",
-    r"not at all", r"no samples any more", r"for anybody", r"last work", r"most important", r"any more",
-    r"the first of which", r"one process a GPU", r"over the last [\d.]+ (?:s|min|h|points)", r"in every [\d.]+ (?:s|min|h)",
-    r"for [\d.]+ (?:s|min|h) every [\d.]+ (?:s|min|h)", r"the (?:busiest|idlest) 5 %", r"its last [\d,]+ (?:samples|points|minutes?)",
-    r"of the last [\d,]+ points", r"of its last [\d,]+ minutes?", r"the other [\d,]+ nodes together",
-    r"first batches", r"over all samples", r"since its first (?:sample|work)", r"all samples", r"over the last window",
-    r"all windows but the last two", r"last [\d,]+ points", r"any job", r"only spins", r"pauses left out",
-    r"No recorded event takes a clearly larger share of the slow steps than of the others", r"ends? only",
-)  # fmt: skip
+    r"at least",
+    r"at most",
+    r"most of (?:its|their|the) time",
+    r"all the same",
+    r"after all",
+    r"first, then",
+    r"Look at [^.;]* first",
+    r"stack traces of all ranks \(py-spy dump\) first",
+    r"from its last checkpoint",
+    r"each of the _? ?\d* ?training processes",
+    r"for each (?:GPU|core)",
+    r"in each of",
+    r"every \d+ steps",
+    r"W each",
+    r"not at all",
+    r"no samples any more",
+    r"for anybody",
+    r"last work",
+    r"most important",
+    r"any more",
+    r"the first of which",
+    r"one process a GPU",
+    r"over the last [\d.]+ (?:s|min|h|points)",
+    r"in every [\d.]+ (?:s|min|h)",
+    r"for [\d.]+ (?:s|min|h) every [\d.]+ (?:s|min|h)",
+    r"the (?:busiest|idlest) 5 %",
+    r"its last [\d,]+ (?:samples|points|minutes?)",
+    r"of the last [\d,]+ points",
+    r"of its last [\d,]+ minutes?",
+    r"the other [\d,]+ nodes together",
+    r"first batches",
+    r"over all samples",
+    r"since its first (?:sample|work)",
+    r"all samples",
+    r"over the last window",
+    r"all windows but the last two",
+    r"last [\d,]+ points",
+    r"any job",
+    r"only spins",
+    r"pauses left out",
+    r"No recorded event takes a clearly larger share of the slow steps than of the others",
+    r"ends? only",
+)
 """Phrases with such a word that compare nothing."""
 
 
@@ -61,9 +93,14 @@ def _least_busy(context: Context, match: re.Match[str]) -> str | None:
 
 def _busiest(context: Context, match: re.Match[str]) -> str | None:
     """Hold that no other side is busier at work than the one that is called the busiest."""
-    fact = context.first("busiest_utilization_at_work") or context.first("highest_mean_utilization")
-    if fact is None:
-        return "no fact says how busy it was"
+    names = ("busiest_utilization_at_work", "busiest_utilization", "highest_mean_utilization")
+    said = [fact for name in names if (fact := context.first(name)) is not None]
+    reasons = [_is_busiest(context, fact) for fact in said] or ["no fact says how busy it was"]
+    return None if None in reasons else reasons[0]
+
+
+def _is_busiest(context: Context, fact: Fact) -> str | None:
+    """Hold that no other side is busier: at work, or over all samples, whichever the fact is of."""
     at_work = fact["name"].endswith("_at_work")
     means = {}
     for node in context.raw.job.nodes.values():
@@ -91,7 +128,12 @@ def _nobody_busier(context: Context, match: re.Match[str]) -> str | None:
 def _no_gpu_worked(context: Context, match: re.Match[str]) -> str | None:
     """Hold that no GPU was active in most samples of the finding's idle time."""
     fact = next(
-        (each for name in ("idle_time", "standstill_time", "idle_share") if (each := context.first(name))), None
+        (
+            each
+            for name in ("unjudged_idle_time", "idle_time", "standstill_time", "idle_share")
+            if (each := context.first(name))
+        ),
+        None,
     )
     if fact is None:
         return "no fact says when"
@@ -101,7 +143,7 @@ def _no_gpu_worked(context: Context, match: re.Match[str]) -> str | None:
         time = within(points.times, fact.get("from"), fact.get("to")) & points.seen
         share = float(points.active[time].mean()) if time.any() else 0.0
         allowed = 1.0 - float(fact["value"]) + 1e-3 if fact["name"] == "idle_share" else 0.1
-        if fact["name"] == "idle_time" and share > allowed:
+        if fact["name"].endswith("idle_time") and share > allowed:
             return f"GPUs of {name} were active in {100.0 * share:.1f} % of its samples"
     return None
 

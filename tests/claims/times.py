@@ -18,10 +18,15 @@ def time_claims(job: RawJob, where: str, fact: dict[str, Any]) -> Iterator[Untru
         yield Untrue(where, fact["name"], f"it is from {start} to {end}") if end < start else None
     if fact.get("unit") == "time":
         yield _inside(job, where, fact["name"], float(fact["value"]))
-    if fact.get("unit") == "s" and isinstance(fact["value"], int | float):
+    if fact.get("unit") == "s" and not _is_to_come(fact["name"]) and isinstance(fact["value"], int | float):
         begin, last = job.span
         longer = fact["value"] > last - begin + job.interval_s
         yield Untrue(where, fact["name"], f"{fact['value']:.0f} s of a job of {last - begin:.0f} s") if longer else None
+
+
+def _is_to_come(name: str) -> bool:
+    """Tell whether a time is of what is still to come, or of a setting: it may be longer than the job."""
+    return name.removeprefix("unjudged_") in {"time_left", "patience", "needed_time", "watched_time"}
 
 
 def episode_claims(job: RawJob, finding: dict[str, Any]) -> Iterator[Untrue | None]:

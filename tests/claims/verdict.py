@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from tests.claims.claim import Untrue
 from tests.claims.context import gaps_of
 from tests.claims.raw import RawJob
@@ -29,6 +31,12 @@ BUCKETS = {
 }
 _WORKED = re.compile(r"its (?:GPU|([\d,]+) GPUs) worked ((?:more|less) than )?([\d.]+) %")
 _UNEXPLAINED = re.compile(r"for (?:(?:more|less) than )?([\d.]+) % of the paid time no rule says why")
+_MISSING = re.compile(r"(\S+) has no samples for ([\d.,]+) (s|min|h) of its [\d.,]+ (?:s|min|h)")
+_MEDIANS = re.compile(
+    r"on (\S+) the medians are ([\d.]+) % of GPU and ([\d.]+) % of CPU, and 95 % of the points are at or below "
+    r"([\d.]+) % of GPU and ([\d.]+) % of CPU"
+)
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0}
 _MONEY = re.compile(r"\b[A-Z]{3} ([\d,]+(?:\.\d+)?)")
 _ACCOUNTS = re.compile(r"(\w+) accounts for ((?:more|less) than )?([\d.]+) %")
 
@@ -48,10 +56,38 @@ def verdict_claims(job: RawJob, report: dict[str, Any]) -> Iterator[Untrue | Non
     without = verdict["rule"] in WITHOUT_FACTS or any(each["rule"] in WITHOUT_FACTS for each in report["findings"])
     yield from _unexplained(report)
     for name in () if without else ("health", "change"):
-        yield from text_claims(f"verdict, {name}", _UNEXPLAINED.sub("", verdict[name]), sayable)
+        text = verdict[name]
+        for pattern in (_UNEXPLAINED, _MISSING, _MEDIANS):
+            text = pattern.sub("", text)
+        yield from text_claims(f"verdict, {name}", text, sayable)
+    yield from _missing(job, verdict["health"])
+    yield from _medians(job, verdict["change"])
     level, fired = verdict["level"], bool(report["findings"])
     yield Untrue("verdict", level, "there are findings") if level == "healthy" and fired else None
     yield Untrue("verdict", "mostly because", "it is less than half of the loss") if _is_overstated(report) else None
+
+
+def _missing(job: RawJob, text: str) -> Iterator[Untrue | None]:
+    """Hold for how long a node has no samples: the distances of over three intervals, each less one."""
+    for match in _MISSING.finditer(text):
+        node = job.nodes[match[1]]
+        times = np.unique(np.concatenate([series.times for series in node.series.values()]))
+        distances, said = np.diff(times), float(match[2].replace(",", "")) * _SECONDS[match[3]]
+        lacking = distances[distances > max(5.0, 2.5 * node.interval_s)]
+        true, within = float(lacking.sum()) - node.interval_s * lacking.size, (lacking.size + 1) * node.interval_s
+        holds = abs(said - true) <= within + 0.1 * _SECONDS[match[3]]
+        yield None if holds else Untrue("verdict, health", match[0], f"it has none for {true:.0f} s")
+
+
+def _medians(job: RawJob, text: str) -> Iterator[Untrue | None]:
+    """Hold how busy a node was that may be too large: quantiles are counted by whole percents."""
+    for match in _MEDIANS.finditer(text):
+        points = job.nodes[match[1]].points
+        gpu, cpu = np.nanmean(points.gpus[points.seen], axis=1), points.cpu_mean[~np.isnan(points.cpu_mean)]
+        true = [np.quantile(values, share) for share in (0.5, 0.95) for values in (gpu, cpu)]
+        for said, value in zip(match.groups()[1:], true, strict=True):
+            holds = abs(float(said) - value) <= 0.6
+            yield None if holds else Untrue("verdict, change", f"{said} % in {match[0]}", f"it is {value:.2f}")
 
 
 def _unexplained(report: dict[str, Any]) -> Iterator[Untrue | None]:

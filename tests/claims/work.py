@@ -1,6 +1,6 @@
 """Which points of a node are of work: without start-up, pauses and the tail, as docs/rules/README.md defines them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,55 +46,70 @@ class Work:
     pauses: list[tuple[float, float]]
 
 
+@dataclass
+class _Sorter:
+    """Sorts the runs of a node, one after another, into those that are kept and those that are not."""
+
+    points: Points
+    interval_s: float
+    kept: list[Run] = field(default_factory=list)
+    waiting: list[Run] = field(default_factory=list)
+    idle: list[Run] = field(default_factory=list)
+    pauses: list[tuple[float, float]] = field(default_factory=list)
+    active: int = 0
+    began: float | None = None
+    started: bool = False
+
+    def take(self, run: Run) -> None:
+        """Take in the next run."""
+        if run.after_gap:
+            self.idle = []
+        if not run.active:
+            self.idle.append(run)
+            if not self.started and self._pauses(float(self.points.times[run.last])):
+                self.waiting, self.began = [], None
+            return
+        start = float(self.points.times[run.first])
+        between, is_pause = self.idle, bool(self.idle) and self._pauses(start)
+        if is_pause:
+            self._pause(start)
+        self.idle = []
+        self._work(run, [] if is_pause else between, start)
+
+    def _pauses(self, now: float) -> bool:
+        number = sum(_size(self.points, run) for run in self.idle)
+        return number >= PAUSE_POINTS and now - float(self.points.times[self.idle[0].first]) > PAUSE_S
+
+    def _pause(self, end: float) -> None:
+        if self.started:
+            self.pauses.append((float(self.points.times[self.idle[0].first]), end))
+        else:
+            self.waiting, self.began = [], None
+
+    def _work(self, run: Run, between: list[Run], start: float) -> None:
+        if self.started:
+            self.kept += [*between, run]
+            return
+        self.began = start if self.began is None else self.began
+        self.waiting += [*(between if self.waiting else []), run]
+        self.active += _size(self.points, run)
+        if self.active >= WORK_POINTS and self.active * self.interval_s >= WORK_S:
+            self.started, self.kept = True, self.waiting
+
+
 def work_of(node: Node) -> Work:
     """Return which points of a node are kept."""
-    points, runs = node.points, runs_of(node)
-    kept = np.zeros(points.times.size, dtype=np.bool_)
-    pauses: list[tuple[float, float]] = []
-    waiting: list[Run] = []
-    total, began, started = 0, None, False
-    idle: list[Run] = []
-    for run in runs:
-        if run.after_gap:
-            idle = []
-        if not run.active:
-            idle.append(run)
-            if not started and _is_pause(idle, points, float(points.times[run.last]), node):
-                waiting, began = [], None
-            continue
-        start = float(points.times[run.first])
-        pause = bool(idle) and _is_pause(idle, points, start, node)
-        if pause and started:
-            pauses.append((float(points.times[idle[0].first]), start))
-        if pause and not started:
-            waiting, began = [], None
-        between, idle = ([] if pause else idle), []
-        if not started:
-            began = start if began is None else began
-            waiting += [*(between if waiting else []), run]
-            total += _size(points, run)
-            started = total >= WORK_POINTS and total * node.interval_s >= WORK_S
-            if not started:
-                continue
-            between, run_list = [], waiting
-        else:
-            run_list = [*between, run]
-        for each in run_list:
-            kept[each.first : each.last + 1] = True
-    if not started and began is not None:
-        for each in waiting:
-            kept[each.first : each.last + 1] = True
-    return Work(kept & points.seen, began, pauses)
+    sorter = _Sorter(node.points, node.interval_s)
+    for run in runs_of(node):
+        sorter.take(run)
+    kept = np.zeros(node.points.times.size, dtype=np.bool_)
+    for run in sorter.kept if sorter.started else sorter.waiting if sorter.began is not None else []:
+        kept[run.first : run.last + 1] = True
+    return Work(kept & node.points.seen, sorter.began, sorter.pauses)
 
 
 def _size(points: Points, run: Run) -> int:
     return int(np.count_nonzero(points.seen[run.first : run.last + 1]))
-
-
-def _is_pause(idle: list[Run], points: Points, now: float, node: Node) -> bool:
-    del node
-    number = sum(_size(points, run) for run in idle)
-    return number >= PAUSE_POINTS and now - float(points.times[idle[0].first]) > PAUSE_S
 
 
 def lasting(pauses: list[tuple[float, float]], shortest_s: float, recur_s: float, number: int) -> list[bool]:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from tests.support.ledgers import one_node
 from trainguard.finding import Finding, Severity
 from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.document import LedgerEntry
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.fleet import Fleet, build_fleet
 from trainguard.report.fleet_document import FleetReport
@@ -89,11 +89,13 @@ def quiet(of: JobRecord, rule: str, status: Status = Status.OK) -> StoredRow:
 def report_row(
     of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.", lost: float | None = None
 ) -> StoredRow:
-    """Return the row that sums a job's rules up; of its paid GPU time a share was lost, None where nobody knows."""
-    facts = () if lost is None else ledger_facts(one_node((0.0, 1.0, {Bucket.IDLE: lost}), hours=1.0).entries())
+    """Return the row that sums a job's rules up; ``lost`` percent of the paid GPU time was no compute."""
+    compute = (
+        [] if lost is None else [LedgerEntry(bucket=Bucket.COMPUTE, gpu_seconds=1, share=1 - lost / 100, usd=None)]
+    )
     row = RuleRow(
         job=of.job,
-        finding=Finding(rule="ProfilerReport", node=None, reason=reason, facts=facts),
+        finding=Finding(rule="ProfilerReport", node=None, reason=reason, facts=ledger_facts(compute)),
         status=Status.OK if judged else Status.WAITING_FOR_DATA,
         data_points=judged,
         evaluated_through=of.last_object_at,
@@ -102,14 +104,11 @@ def report_row(
 
 
 def with_rows(of: JobRecord, *rows: StoredRow, judged: int = 11) -> tuple[JobRecord, Rows]:
-    """Return a job with its rows, a row of a node among them; the largest finding is what it lost.
-
-    Nobody knows it where nothing was judged, or where no finding says what it claims.
-    """
+    """Return a job with its rows, a row of a node among them; the job has lost what the worst of them claims."""
+    claims = [each.row.wasted_percent for each in rows if each.row.wasted_percent is not None]
+    sampled = any(each.row.rule == "LowGPUUtilization" and each.row.status is Status.OK for each in rows)
+    lost = max(claims, default=0.0 if sampled else None)
     node = StoredRow(RuleRow(of.job, Finding("LowGPUUtilization", "algo-1", "GPUs idle."), Status.FIRED, times_fired=9))
-    claimed = [each.row.wasted_percent for each in rows if each.row.times_fired]
-    known = [percent / 100.0 for percent in claimed if percent is not None]
-    lost = max(known, default=None if claimed or not judged else 0.0)
     return of, [*rows, report_row(of, judged=judged, lost=lost), node]
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.verdicts.labelled [PATTERN ...]`: prints how good the verdicts are, on all jobs or those so named."""
+"""`python -m tests.verdicts.labelled [PATTERN ...]`: prints how good verdicts are, on all jobs or those so named."""
 
 import sys
 from fnmatch import fnmatch

@@ -6,7 +6,7 @@ from itertools import permutations
 
 from tests.claims.check import Checked, together
 from tests.verdicts.labelled import goals
-from tests.verdicts.labelled.scoring import JobScore
+from tests.verdicts.labelled.scoring import HEALTHY, JobScore
 from tests.verdicts.labelled.truth import Strength
 
 
@@ -64,9 +64,9 @@ class Figures:
 
     @property
     def called_healthy(self) -> Share:
-        """How many healthy jobs the report calls healthy."""
-        healthy = [job for job in self.jobs if not job.faults]
-        return Share(sum(job.level == "healthy" for job in healthy), len(healthy))
+        """How many healthy jobs with GPUs the report calls healthy."""
+        healthy = [job for job in self.jobs if not job.faults and job.job.machine.gpus]
+        return Share(sum(job.level == HEALTHY for job in healthy), len(healthy))
 
     @property
     def planted_first(self) -> Share:
@@ -95,8 +95,8 @@ class Figures:
         """How many findings beside planted faults nothing explains."""
         return sum(len(job.unexplained) for job in self.jobs)
 
-    def true_facts(self, what: str | None = None) -> Share:
-        """Return how many checks of findings, facts and ledgers hold, all or those of one thing."""
+    def true_checks(self, what: str | None = None) -> Share:
+        """Return how many checks of findings and ledgers hold, all or those of one thing."""
         checks = [check for job in self.jobs for check in job.checks if what in (None, check.what)]
         return Share(sum(check.holds for check in checks), len(checks))
 

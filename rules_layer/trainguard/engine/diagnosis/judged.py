@@ -89,7 +89,7 @@ def judged_of(case: Case) -> Judged:
 
 
 def _profiled(case: Case, told: Sequence[str]) -> bool:
-    """Whether the use of GPUs is known: they were sampled, or a rule has judged that of instances of partitioned ones."""
+    """Whether the use of GPUs is known: they were sampled, or a rule has judged instances of partitioned ones."""
     if any(node.gpu_lost_s for node in case.ledger.nodes):
         return True
     return bool(case.ledger.left_out) and any(spec_of(rule).symptom == LOW_GPUS for rule in told)

@@ -9,7 +9,7 @@ from tests.verdicts.labelled.machines import G5_2XLARGE, G5_12XLARGE, P3_2XLARGE
 from tests.verdicts.labelled.truth import LOW, Fault
 
 ONE_FULL_CORE = replace(HEALTHY, full_cores=1 / 8)
-POLLING = replace(IN_COLLECTIVE, effort=0.2, full_cores=1 / 8)
+POLLING = replace(IN_COLLECTIVE, effort=0.2, read=1e5, full_cores=1 / 8)
 
 
 def _mostly_idle(interval_s: float, every_min: float, for_min: float, minutes: float = 90.0) -> Job:
