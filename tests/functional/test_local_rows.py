@@ -73,14 +73,14 @@ def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_clai
         account = Account("ml.p3.2xlarge", 0.0, 3_600.0, 1)
         return rule_row(RowContext("job", None, PLAN, 60.0, {}, None, None, account, ledger=lambda: ledger), verdict)
 
-    ledger = one_node((0.0, 0.5, {Bucket.IDLE: 0.5}), hours=1.0, hourly=3.825)
+    ledger = one_node((0.0, 0.5, {Bucket.IDLE: 0.6}), hours=1.0, hourly=3.825)
     open_row, past = row(fired(LOW, (0.0, 0.5)), ledger), row(over(LOW, (0.0, 0.5)), ledger)
     assert (open_row.finding.severity, open_row.finding.cost, open_row.wasted_percent) == (
         "high",
-        "about USD 0.96 of the USD 3.83 spent",
-        25.0,
+        "about USD 1.15 of the USD 3.83 spent",
+        30.0,
     )
-    assert (past.finding.severity, past.finding.cost, past.wasted_percent) == (None, None, 25.0)
+    assert (past.finding.severity, past.finding.cost, past.wasted_percent) == (None, None, 30.0)
     assert row(fired(LOW, (0.0, 0.5)), None).wasted_percent is None
 
 

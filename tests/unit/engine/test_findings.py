@@ -20,7 +20,7 @@ from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord
 from trainguard.rules.low_gpu_usage import Kind
-from trainguard.rules.registry import RULE_NAMES, SPECS
+from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.symptoms import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
 
@@ -134,6 +134,19 @@ def test_given_a_risk_that_explains_a_loss_then_it_claims_it(monkeypatch: pytest
     assert [each.score for each in found.values()] == pytest.approx([60.0, 60.0])
     assert found["Fans"].loss is not None
     assert (found["Fans"].loss.share, found["Fans"].alone) == (pytest.approx(0.6), None)
+
+
+def test_given_a_chain_then_no_symptom_is_graver_than_what_is_between() -> None:
+    """BatchSize held for an hour alone, and what it explains for longer than that."""
+    found = ranked(
+        lost(0.9), fired(LOW, (3.8, 5.1)), fired("BatchSize", (4.0, 5.0), confidence=0.9), fired("IOBottleneck", ALWAYS)
+    )
+
+    assert found[LOW].score <= found["IOBottleneck"].score
+    cause = found[LOW].explained_by
+    assert cause is not None
+    assert found[LOW].score <= found[cause].score
+    assert list(found).index(cause) < list(found).index(LOW)
 
 
 def test_given_a_chain_of_causes_then_the_first_cause_comes_first() -> None:
@@ -275,8 +288,8 @@ def test_given_a_risk_without_claims_then_it_is_medium_at_most(affected: float) 
 
 
 def test_given_rules_that_explain_each_other_then_no_one_explains_itself() -> None:
-    assert FAMILIES.plan(JobRecord("job", "arn", "b", "")).rules
-    shown = {spec.symptom for spec in SPECS.values()} | {UNUSED_NODE, IDLE_NODE}
+    rules = FAMILIES.plan(JobRecord("job", "arn", "b", "")).rules
+    shown = {spec_of(rule).symptom for rule in rules} | {UNUSED_NODE, IDLE_NODE}
     assert {symptom for spec in SPECS.values() for symptom in spec.explains} <= shown
 
     def reached(rule: str) -> set[str]:
