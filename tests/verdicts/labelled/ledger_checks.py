@@ -64,10 +64,9 @@ def _of_node(job: Job, node: int) -> dict[str, float]:
     lengths = np.where(lengths > max(2.1 * usual, 5.0), usual, lengths)
     hang_s = min((60.0 * fault.onset_min for fault in job.faults if fault.kind in ENDLESS), default=total_s)
     works = np.flatnonzero(_works(job, node, at_s) & (at_s < hang_s))
-    begin_s, end_s = (
-        (at_s[works[0]], at_s[works[-1]] + lengths[works[-1]])
-        if works.size
-        else (hang_s if hang_s < total_s else 0.0, total_s)
+    begin_s, end_s = hang_s if hang_s < total_s else 0.0, total_s
+    if works.size:
+        begin_s, end_s = at_s[works[0]], at_s[works[-1]] + lengths[works[-1]]
     )
     lost = lengths * (1.0 - busy)
     counted = at_s < hang_s
