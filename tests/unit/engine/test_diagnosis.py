@@ -192,7 +192,7 @@ def test_given_nothing_judged_then_unknown() -> None:
 
 
 def test_given_no_profile_then_losses_must_have_been_judged() -> None:
-    learned, other = quiet("training/NotLearning"), quiet("training/LossSpike")
+    learned, other = quiet("training/NotLearning"), quiet("training/ExplodingTensor")
 
     assert diagnosed(learned, other, job=NO_PROFILE, nodes=()).level == "healthy"
     assert diagnosed(other, job=NO_PROFILE, nodes=()).level == "unknown"
