@@ -67,7 +67,6 @@ def _of_node(job: Job, node: int) -> dict[str, float]:
     begin_s, end_s = hang_s if hang_s < total_s else 0.0, total_s
     if works.size:
         begin_s, end_s = at_s[works[0]], at_s[works[-1]] + lengths[works[-1]]
-    )
     lost = lengths * (1.0 - busy)
     counted = at_s < hang_s
     found = {
