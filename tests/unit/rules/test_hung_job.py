@@ -360,7 +360,7 @@ def test_a_gpu_goes_on_spinning_where_few_readings_stray(strays: int, status: St
     node = Rows([(100.0, 100.0)] * 18).series()
     node.gpu[12 * 9 : 12 * 9 + strays, 0] = 92.0
     node = NodeSeries(node.gpu, np.full(rows, 10.0), np.zeros((rows, 2)), node.io_wait_max, node.interval_s)
-    readings = {
+    readings: Readings = {
         "PowerWatts": {f"gpu{gpu}": [watts] * 12 for gpu, watts in enumerate(look)},
         "PowerLimitWatts": {"gpu0": 700.0, "gpu1": 700.0},
     }

@@ -47,7 +47,7 @@ def _works(job: Job, node: int, at_s: Floats) -> npt.NDArray[np.bool_]:
     for _, piece in pieces_of(job, node):
         for begin, end in piece.spans(job.minutes):
             works[within(at_s, begin, end), list(piece.gpus) or slice(None)] = piece.load.busy >= WORKS_PERCENT
-    return works.any(axis=1)
+    return np.asarray(works.any(axis=1))
 
 
 def true_shares(job: Job) -> dict[str, float]:
