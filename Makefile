@@ -98,8 +98,8 @@ verdicts: install  ## Say how good the verdicts are on jobs with known faults, a
 	$(VENV)/python -m tests.verdicts.labelled
 	$(VENV)/python -m tests.verdicts.training
 
-goals: install  ## Hold the verdicts on jobs with known faults, and on real runs, at their goals
-	$(PYTEST) tests/verdicts -m verdicts
+goals: install  ## Hold the verdicts on jobs with known faults and real runs at their goals, and all that is said at the raw data
+	$(PYTEST) tests/verdicts tests/claims -m verdicts
 
 bench: install  ## Measure what takes time: evaluation, reports, the page in a browser
 	$(PYTEST) tests/perf tests/browser -m perf

@@ -23,6 +23,9 @@ MOST_EPISODES = 8
 MOST_FACTS = 12
 """So many facts of one finding are kept, the first."""
 
+UNTIMED = "untimed_steps"
+"""The fact of a finding on steps that do not say when they were saved: nobody knows when it was."""
+
 MOST_NAMES = 16
 NAMED_GPUS = 2
 LONGEST_NAME = 120
@@ -276,6 +279,11 @@ class Finding:
     episodes: tuple[Episode, ...] = ()
     finding_kind: str = ""
     facts: tuple[Fact, ...] = ()
+
+    @property
+    def held(self) -> tuple[Episode, ...]:
+        """The episodes; none where what was judged has no times."""
+        return () if any(fact.name == UNTIMED for fact in self.facts) else self.episodes
 
     @property
     def where(self) -> str:

@@ -1,7 +1,5 @@
 """All that the rules over framework events say of random jobs, minute by minute."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.answers.random_framework import MINUTE_S, START, RandomJob, random_job
-from tests.answers.recorded import compare, plain_result, rounded
+from tests.answers.recorded import compare, judged, plain_result
 from tests.unit.rules.node_replay import node_minutes, series
 from trainguard.rules.dataloader import Dataloader, DataloaderParameters
 from trainguard.rules.loader_series import LoaderState, LoadingProcess
@@ -21,7 +19,7 @@ from trainguard.rules.protocol import AnyFrameworkRule, RuleParameters
 from trainguard.rules.registry import FRAMEWORK_RULES
 from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.step_outlier import StepOutlierParameters
+from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
 from trainguard.telemetry.framework import FrameworkEvents
 
 FOLDER = Path(__file__).with_name("framework")
@@ -33,17 +31,9 @@ EAGER: Mapping[str, RuleParameters] = {
 """Parameters of each second job; the other jobs, and other rules, have the documented ones."""
 
 
-def _answer(judged: Iterator[RuleResult]) -> dict[str, Any]:
-    """Return what was said at last, and a digest of all that was said; histograms are in the digest alone."""
-    said = rounded([plain_result(each) for each in judged])
-    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
-    return {"all": digest, **_without_histograms(said[-1])}
-
-
-def _without_histograms(said: Any) -> Any:
-    if isinstance(said, dict):
-        return {key: _without_histograms(each) for key, each in said.items() if key != "histogram"}
-    return [_without_histograms(each) for each in said] if isinstance(said, list) else said
+def _answer(results: Iterator[RuleResult]) -> dict[str, Any]:
+    """Return what was said at last, and a digest of all that was said."""
+    return judged([plain_result(each) for each in results])
 
 
 def _first_step(events: FrameworkEvents) -> float:
@@ -78,11 +68,10 @@ def test_given_random_jobs_when_a_rule_judges_each_nodes_steps_then_all_that_it_
     compare(answers, FOLDER / f"{rule.name}.json")
 
 
-def _judged_loaders(seed: int) -> Iterator[RuleResult]:
-    """Yield what is said of a job's data loaders after each minute, and at last of the job that has ended."""
-    rule, job = Dataloader(), random_job(seed)
-    given = EAGER[rule.name] if seed % 2 else DataloaderParameters()
-    assert isinstance(given, DataloaderParameters)
+def judged_job(rule: Dataloader | StepOutlier, seed: int) -> Iterator[RuleResult]:
+    """Yield what is said of a job's steps or data loaders after each minute, and at last of the job that has ended."""
+    job = random_job(seed)
+    given: Any = EAGER[rule.name] if seed % 2 else rule.parameters_type()
     states = {node: rule.state_type() for node in job.series}
     views = {node: [each.view for each in node_minutes(job.series[node], closed=False)] for node in job.series}
     for number, minute in enumerate([*job.minutes, {}], 1):
@@ -110,9 +99,12 @@ def _judged_loaders(seed: int) -> Iterator[RuleResult]:
         yield rule.judge(shown, given)
 
 
-def test_given_random_jobs_when_their_data_loaders_are_judged_then_all_that_is_said_is_as_reviewed() -> None:
-    answers = {f"job {seed}": _answer(_judged_loaders(seed)) for seed in range(JOBS)}
-    compare(answers, FOLDER / "Dataloader.json")
+@pytest.mark.parametrize("rule", [Dataloader(), StepOutlier()], ids=lambda rule: rule.name)
+def test_given_random_jobs_when_their_steps_are_judged_then_all_that_is_said_is_as_reviewed(
+    rule: Dataloader | StepOutlier,
+) -> None:
+    answers = {f"job {seed}": _answer(judged_job(rule, seed)) for seed in range(JOBS)}
+    compare(answers, FOLDER / f"{rule.name}.json")
 
 
 Spans = Sequence[tuple[int, int]]
@@ -120,7 +112,7 @@ RESTARTS: Sequence[Spans] = ((), (), ((8, 12),), ((8, 13),), ((28, 33),), ((8, 1
 """Minutes without samples: too few for a restart, just enough, two of them, one before the start and one over it."""
 
 
-def _initialized(seed: int) -> Iterator[RuleResult]:
+def initialized(seed: int) -> Iterator[RuleResult]:
     """Yield what is said of a job's initialization at minutes about the thresholds, and when the job has ended."""
     random = np.random.default_rng(seed)
     rule, given = MaxInitializationTime(), MaxInitializationTimeParameters(threshold=20.0 if seed % 3 else 5.0)
@@ -171,5 +163,5 @@ def _at_work(working: int, fetching: int) -> NodeFacts:
 
 
 def test_given_random_starts_when_their_initialization_is_judged_then_all_that_is_said_is_as_reviewed() -> None:
-    answers = {f"start {seed}": _answer(_initialized(seed)) for seed in range(STARTS)}
+    answers = {f"start {seed}": _answer(initialized(seed)) for seed in range(STARTS)}
     compare(answers, FOLDER / "MaxInitializationTime.json")

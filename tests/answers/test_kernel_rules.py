@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.answers.recorded import compare, plain_result, rounded
+from tests.answers.recorded import compare, judged, plain_result
 from trainguard.finding import Fact, Severity
 from trainguard.kernels.captures.verdict import CaptureVerdict, Proof, RuleVerdict
 from trainguard.kernels.findings.text import KernelKind
@@ -69,6 +69,6 @@ def _verdict(seed: int, rule: str) -> CaptureVerdict:
 @pytest.mark.parametrize("rule", [each for each in KERNEL_RULES if each.name in CHOSEN], ids=lambda rule: rule.name)
 def test_given_random_verdicts_when_a_rule_judges_them_then_all_that_it_says_is_as_reviewed(rule: CaptureRule) -> None:
     answers = {
-        f"verdict {seed}": rounded(plain_result(rule.judge(_verdict(seed, rule.name)))) for seed in range(VERDICTS)
+        f"verdict {seed}": judged([plain_result(rule.judge(_verdict(seed, rule.name)))]) for seed in range(VERDICTS)
     }
     compare(answers, FOLDER / f"{rule.name.rpartition('/')[2]}.json")

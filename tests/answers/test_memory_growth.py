@@ -1,7 +1,5 @@
 """All that GPUMemoryIncrease says of random series of memory activity, and of memory in use, window by window."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.answers.recorded import compare, plain_result, rounded
+from tests.answers.recorded import compare, judged, plain_result
 from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.memory_replay import RULE, minutes
 from trainguard.rules.gpu_memory_increase import GPUMemoryIncreaseParameters
@@ -77,10 +75,9 @@ def paused(found: Iterator[NodeMinute], begin: int, pause_s: float) -> Iterator[
 
 def answer(said: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the last judgement, the last that fired where it is another, and a hash of all."""
-    digest = hashlib.sha256(json.dumps(rounded(list(said)), sort_keys=True).encode()).hexdigest()[:16]
     fired = [each for each in said if each["status"] == "FIRED"]
-    shown = {"all": digest, "fired": len(fired), **said[-1]}
-    return shown | ({"last fire": fired[-1]} if fired and said[-1]["status"] != "FIRED" else {})
+    shown = {"fired": len(fired), **judged(said)}
+    return shown | ({"last fire": judged(fired[-1:])} if fired and said[-1]["status"] != "FIRED" else {})
 
 
 def test_given_random_activity_when_it_is_judged_then_all_that_is_said_is_as_reviewed() -> None:

@@ -1,4 +1,4 @@
-"""All that a person and an execution get of verdicts: whole rows, fires and news, as they were reviewed."""
+"""What rows, executions and news hold of verdicts beside their sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from tests.answers.recorded import compare, plain_fields
-from tests.support.verdicts import fired, over, quiet
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.outbox.fires import drain, enqueue, execution_name, name_of_execution
 from trainguard.engine.outbox.notifications import due_notifications
@@ -41,11 +40,13 @@ JOB = JobRecord(
 )
 PLAN = FAMILIES.plan(JOB)
 HOUR = START + 3_600.0
-FIRST = StoredEpisode(
-    START + 600.0, START + 1_200.0, measured=20.0, wasted_until_s=300.0, gpus=["gpu1"], reason="then."
-)
-SECOND = StoredEpisode(START + 1_800.0, HOUR, measured=12.5, wasted_before_s=300.0, wasted_until_s=900.0, gpus=["gpu0"])
+FIRST = StoredEpisode(START + 600.0, START + 1_200.0, measured=20.0, gpus=["gpu1"], reason="then.")
+SECOND = StoredEpisode(START + 1_800.0, HOUR, measured=12.5, gpus=["gpu0"])
 NODES = Account("ml.p3.2xlarge", START, HOUR, 4)
+
+
+def quiet(rule: str, status: Status = Status.OK) -> Verdict:
+    return Verdict(rule, RuleResult(status, f"{rule} is quiet."), FiringHistory())
 
 
 def said(status: Status, **fields_said: Any) -> RuleResult:
@@ -66,14 +67,11 @@ VERDICTS: Mapping[str, Verdict] = {
     "without data": quiet(RULE, Status.WAITING_FOR_DATA),
     "warms up": Verdict(RULE, said(Status.WARMING_UP, progress=Progress(seen=3, needed=20)), FiringHistory()),
     "fires": Verdict(RULE, said(Status.FIRED, wasted_share=0.25, affected_share=0.5, advice="Do it."), held()),
-    "fires and cost nothing": fired(RULE, advice="Do it."),
+    "fires on two of four": Verdict(RULE, said(Status.FIRED, advice="Do it."), held(), reach=Reach(2, 4)),
     "fires where nobody can say": Verdict(RULE, said(Status.FIRED), FiringHistory()),
     "between two evaluations": Verdict(RULE, said(Status.OK, wasted_share=0.25), held()),
     "is over": Verdict(RULE, said(Status.OK, wasted_share=0.1, advice="Did it."), held(is_open=False)),
-    "is over by hand": over(RULE, wasted=0.3),
     "failed while open": Verdict(RULE, said(Status.ERROR), held()),
-    "reaches two of four": fired(RULE, wasted=0.5, nodes=(2, 4)),
-    "wasted more than all": replace(fired(RULE), reach=Reach(4, 4, 5.0)),
     "has long names": Verdict(
         RULE,
         RuleResult(
@@ -126,7 +124,7 @@ def test_given_verdicts_when_their_rows_are_written_then_all_that_a_person_reads
     rows = {name: plain_fields(rule_row(context(), verdict)) for name, verdict in VERDICTS.items()}
     for name, where in CONTEXTS.items():
         rows[f"fires, {name}"] = plain_fields(rule_row(where, VERDICTS["fires"]))
-    ranked = replace(finding_of(VERDICTS["reaches two of four"], NODES, "algo-2"), affected_share=0.75)
+    ranked = replace(finding_of(VERDICTS["fires on two of four"], NODES, "algo-2"), affected_share=0.75)
     for name in ("fires", "is over", "never fired"):
         rows[f"{name}, as ranked"] = plain_fields(rule_row(context(), VERDICTS[name], ranked))
     shown = [row.pop("parameters", {}) for row in rows.values()]

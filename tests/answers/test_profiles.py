@@ -1,6 +1,5 @@
 """All that sessions and streams of the profiler's family make of random jobs of two nodes, object by object."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -11,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.answers.recorded import compare, rounded
+from tests.answers.recorded import compare, digest, plain_facts
 from tests.support.small_job import BUCKET, INTERVAL_S, JOB, SETTINGS, START, Shape, Upload, uploads
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
@@ -131,7 +130,7 @@ class Job:
         changed = session.has_changes
         closed = drain and bool(self.random.random() < 0.8)
         saved = session.to_record(closed=closed)
-        fires = [[fire.rule, fire.at, fire.result.reason] for each in applied for fire in each.fires]
+        fires = [[fire.rule, fire.at, fire.result.kind] for each in applied for fire in each.fires]
         tallies = [[each.key, each.tally, each.fault] for each in applied]
         view = _view(session.stream.view(closed=False)) if key.stream == "system" else None
         self.told.append(
@@ -140,7 +139,7 @@ class Job:
         if drain:
             last = session.stream.finished()
             ends = [[fire.rule, fire.at] for fire in last.finish()]
-            said = [[each.rule, each.result.reason] for each in last.verdicts(closed=True)]
+            said = [[each.rule, each.result.kind] for each in last.verdicts(closed=True)]
             self.told.append([ends, said, _view(last.view(closed=True)) if key.stream == "system" else None])
         self.records[key] = saved
 
@@ -163,13 +162,19 @@ class Job:
             self.told.append([nodes, facts, [[fire.rule, fire.at] for fire in found.fires]])
             said: list[list[Any]] = [
                 [
-                    *(each.rule, each.result.status.name, each.result.reason, each.result.advice, each.watermark_s),
+                    *(
+                        each.rule,
+                        each.result.status.name,
+                        each.result.kind,
+                        plain_facts(each.result.facts),
+                        each.watermark_s,
+                    ),
                     *(each.history.violations, each.history.judged, each.history.times_fired),
                 ]
                 for each in found.verdicts
             ]
             self.told.append(said)
-        return {str(each[0]): [*each[1:3], each[4]] for each in said}
+        return {str(each[0]): [*each[1:3], each[4], *(each[3] if each[1] == "FIRED" else [])] for each in said}
 
     def _opened(self) -> ProfilerStreams:
         opened = {key: PROFILER.open_stream(record, self.plan) for key, record in self.records.items()}
@@ -197,9 +202,8 @@ def said_of(seed: int) -> dict[str, Any]:
     job = Job(seed)
     job.play()
     verdicts = job.judged()
-    data = json.dumps(rounded(job.told), sort_keys=True).encode()
     items = {key.node_kind: [each.cursors, each.counters] for key, each in sorted(job.records.items(), key=str)}
-    return {"all": hashlib.sha256(data).hexdigest()[:16], **items, **verdicts}
+    return {"all": digest(job.told), **items, **verdicts}
 
 
 @pytest.mark.parametrize("first", range(0, JOBS, GROUP))

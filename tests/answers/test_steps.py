@@ -1,6 +1,5 @@
 """All that sessions of the training family do with random jobs: files of scalars that grow, and steps as they come."""
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.answers.recorded import compare, rounded
+from tests.answers.recorded import compare, digest, plain_facts
 from tests.families.training.runs import DEBUG, FAMILIES, SCALAR, run_files
 from tests.support.small_job import BUCKET, JOB, START
 from tests.support.tensor_files import event, frame, simple_scalar
@@ -72,19 +71,21 @@ class Place:
         self.told.append([applied, changed, session.has_changes, _item(saved)])
         if closed:
             last = session.stream.finished()
-            fires = [[each.rule, each.result.reason] for each in last.finish()]
-            said = [[each.rule, each.result.status.name, each.result.reason] for each in last.verdicts(closed=True)]
+            fires = [[each.rule, each.result.kind] for each in last.finish()]
+            said = [
+                [each.rule, each.result.status.name, each.result.kind, *plain_facts(each.result.facts)]
+                for each in last.verdicts(closed=True)
+            ]
             self.told.append([fires, said, last.state.notes])
         if not lost:
             self.record = saved
 
     def summary(self) -> dict[str, Any]:
         """Return what the item says at last, and a digest of all that was said."""
-        said = json.dumps(rounded(self.told), sort_keys=True)
         item = _item(self.record)
         shown = ("cursors", "counters", "pending", "watermark", "steps", "step", "progress_s", "last_fault")
         return {
-            "all": hashlib.sha256(said.encode()).hexdigest()[:16],
+            "all": digest(self.told),
             **{name: item[name] for name in shown if item.get(name)},
             "verdicts": self.told[-1][1],
             "notes": self.told[-1][2],
@@ -92,7 +93,7 @@ class Place:
 
 
 def _applied(each: Applied) -> list[Any]:
-    return [each.key, [[fire.rule, fire.at, fire.result.reason] for fire in each.fires], each.tally, each.fault]
+    return [each.key, [[fire.rule, fire.at, fire.result.kind] for fire in each.fires], each.tally, each.fault]
 
 
 def _item(record: NodeRecord) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from trainguard.state.gpu_time import GpuTime
 from trainguard.state.step_time import ProcessTime, StepTime
 
 START = 1_700_000_000.0
+LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
 LENGTH_S = 3_600.0
 
 spans = st.tuples(st.floats(-600.0, 4_000.0), st.floats(0.0, 3_000.0)).map(
@@ -28,8 +29,6 @@ claims = st.builds(
     nodes=st.sampled_from([(), ("algo-1",), ("algo-2", "algo-1")]),
     gpus=st.sampled_from([(), ("gpu0",), ("algo-2/gpu1", "algo-1/gpu1")]),
 )
-
-LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
 
 
 def steps_of(random: np.random.Generator) -> StepTime:

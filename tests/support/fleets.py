@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 from trainguard.finding import Finding, Severity
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.document import LedgerEntry
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.fleet import Fleet, build_fleet
 from trainguard.report.fleet_document import FleetReport
+from trainguard.rules.ledger_text import ledger_facts
 from trainguard.stores import StoredRow
 
 HOUR_S = 3_600.0
@@ -83,11 +86,16 @@ def quiet(of: JobRecord, rule: str, status: Status = Status.OK) -> StoredRow:
     return StoredRow(RuleRow(of.job, Finding(rule, None, "Fine."), status, evaluated_through=of.last_object_at))
 
 
-def report_row(of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.") -> StoredRow:
-    """Return the row that sums a job's rules up."""
+def report_row(
+    of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.", lost: float | None = None
+) -> StoredRow:
+    """Return the row that sums a job's rules up; ``lost`` percent of the paid GPU time was no compute."""
+    compute = (
+        [] if lost is None else [LedgerEntry(bucket=Bucket.COMPUTE, gpu_seconds=1, share=1 - lost / 100, usd=None)]
+    )
     row = RuleRow(
         job=of.job,
-        finding=Finding(rule="ProfilerReport", node=None, reason=reason),
+        finding=Finding(rule="ProfilerReport", node=None, reason=reason, facts=ledger_facts(compute)),
         status=Status.OK if judged else Status.WAITING_FOR_DATA,
         data_points=judged,
         evaluated_through=of.last_object_at,
@@ -96,9 +104,12 @@ def report_row(of: JobRecord, *, judged: int = 11, reason: str = "No rule has fi
 
 
 def with_rows(of: JobRecord, *rows: StoredRow, judged: int = 11) -> tuple[JobRecord, Rows]:
-    """Return a job with its rows, a row of a node among them."""
+    """Return a job with its rows, a row of a node among them; the job has lost what the worst of them claims."""
+    claims = [each.row.wasted_percent for each in rows if each.row.wasted_percent is not None]
+    sampled = any(each.row.rule == "LowGPUUtilization" and each.row.status is Status.OK for each in rows)
+    lost = max(claims, default=0.0 if sampled else None)
     node = StoredRow(RuleRow(of.job, Finding("LowGPUUtilization", "algo-1", "GPUs idle."), Status.FIRED, times_fired=9))
-    return of, [*rows, report_row(of, judged=judged), node]
+    return of, [*rows, report_row(of, judged=judged, lost=lost), node]
 
 
 def hostile(text: str) -> tuple[JobRecord, Rows]:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from tests.support.ledgers import HOUR_S, Part, ledger_of, node_time
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.rule_runner import StoredRule
-from trainguard.engine.verdicts.findings import rank_findings
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.family import PROFILER
 from trainguard.families.profiler.framework_stream import FrameworkState, FrameworkStream
 from trainguard.families.profiler.system_stream import SystemState, SystemStream
-from trainguard.pricing.cost import Account
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.job import Ledger
+from trainguard.pricing.cost import Account, Bill
 from trainguard.records import JobRecord, JobStatus, NodeRecord, StreamKey
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.rules.overall_system_usage import OverallSystemUsage
@@ -27,7 +29,6 @@ from trainguard.state.usage_counts import PercentCounts
 if TYPE_CHECKING:
     from trainguard.engine.streams.session import Stream
 
-HOUR_S = 3_600.0
 START = 1_795_248_000.0
 P3 = "ml.p3.2xlarge"
 """USD 3.825 an hour."""
@@ -41,13 +42,14 @@ JOB = JobRecord(
 class Node:
     """A node of a job: its GPUs, how busy they were (percent), and what was read and not read of it.
 
+    What its GPUs left undone has no source, unless ``lost`` says what its time went into.
     ``paused`` points were left out as pauses, beside 800 that were kept. ``missing_s`` of its time have no samples, in
     ``gaps`` as far as these are long.
     """
 
     name: str = "algo-1"
     gpus: int = 1
-    use: float | None = 31.0
+    use: float | None = 93.0
     hours: float = 10.0
     interval_s: float | None = 0.5
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -58,6 +60,7 @@ class Node:
     paused: int = 0
     missing_s: float = 0.0
     gaps: Sequence[tuple[float, float]] = ()
+    lost: Sequence[Part] | None = None
 
 
 def judged_job(
@@ -91,9 +94,36 @@ def judged_job(
         streams=streams,
         verdicts=verdicts,
         by_node={} if by_node is None else by_node,
-        findings=rank_findings(verdicts, account),
         account=account,
+        ledger=_ledger(nodes, account),
     )
+
+
+def in_job(verdict: Verdict) -> Verdict:
+    """Return a verdict whose episodes are of hours since the job's start."""
+    moved = [
+        replace(each, start=START + each.start, end=None if each.end is None else START + each.end)
+        for each in verdict.episodes
+    ]
+    return replace(verdict, merged=tuple(moved))
+
+
+def _ledger(nodes: Sequence[Node], account: Account) -> Ledger:
+    bill = account.bill()
+    return ledger_of(
+        *(
+            node_time(node.name, *_parts(node), hours=node.hours, gpus=node.gpus, start=START)
+            for node in nodes
+            if node.gpus and node.use is not None and not node.silent
+        ),
+        hourly=bill.hourly if isinstance(bill, Bill) else None,
+    )
+
+
+def _parts(node: Node) -> Sequence[Part]:
+    if node.lost is not None:
+        return node.lost
+    return [(0.0, node.hours, {Bucket.UNEXPLAINED: 1.0 - (node.use or 0.0) / 100.0})]
 
 
 def ended(job: JobRecord = JOB, *, hours: float = 10.0) -> JobRecord:

@@ -97,7 +97,7 @@ def _when(fire: AlertInput) -> str:
 
 def held(fire: AlertInput) -> list[str]:
     """Return the line about when and where the condition held, where that is known."""
-    return [f"Held: {fire.finding.episodes[-1].sentence}"] if fire.finding.episodes else []
+    return [f"Held: {fire.finding.held[-1].sentence}"] if fire.finding.held else []
 
 
 def late(fire: AlertInput) -> list[str]:

@@ -84,13 +84,14 @@ def fact_columns(facts: Sequence[Fact]) -> "dict[str, AttributeValue | None]":
 def shown_fact(fact: Fact) -> str:
     """Say a fact's value, and in brackets where and when it was so and what it was compared with."""
     places = [each for each in (fact.series, fact.node, fact.device) if each]
-    times = [] if fact.start is None else [_times(fact.start, fact.end)]
-    limit = [] if fact.threshold is None else [f"threshold {_shown(fact.threshold, fact.unit)}"]
+    times = [shown_times(fact)] if fact.start is not None else []
+    limit = [] if fact.threshold is None else [f"threshold {shown_value(fact.threshold, fact.unit)}"]
     beside = ", ".join([*places, *times, *limit])
-    return _shown(fact.value, fact.unit) + (f" ({beside})" if beside else "")
+    return shown_value(fact.value, fact.unit) + (f" ({beside})" if beside else "")
 
 
-def _shown(value: float | int | str, unit: str) -> str:
+def shown_value(value: float | int | str, unit: str) -> str:
+    """Show a value of a unit of facts, for example ``41.2 %``; a share as a percentage, a time by the clock."""
     if isinstance(value, str):
         return value
     units: Mapping[str, Callable[[float], str]] = {
@@ -107,8 +108,11 @@ def _figures(value: float | int) -> str:
     return f"{value:,.0f}" if whole else f"{value:.4g}"
 
 
-def _times(start: float, end: float | None) -> str:
-    return clock_times(iso_from_epoch(start), None if end is None else iso_from_epoch(end))
+def shown_times(fact: Fact) -> str:
+    """Say from when to when a fact is, in UTC; empty where it is of no time."""
+    if fact.start is None:
+        return ""
+    return clock_times(iso_from_epoch(fact.start), None if fact.end is None else iso_from_epoch(fact.end))
 
 
 def _fact_value(fact: Fact) -> "dict[str, AttributeValue]":

@@ -7,7 +7,6 @@ import msgspec
 from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.framework_stream import MICROSECONDS
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.rules.framework_classes import EventClass
 from trainguard.rules.framework_time import FrameworkTimeState
 from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.step_series import StepsState
@@ -42,14 +41,6 @@ def steps(judged: EvaluatedJob) -> int | None:
     states = _states(judged, StepsState).values()
     counted = (each.steps_not_judged + sum(s.seen + s.dropped for s in each.series) for each in states)
     return sum(counted) or None
-
-
-def has_operators(judged: EvaluatedJob) -> bool | None:
-    """Tell whether operators were profiled."""
-    states = _states(judged, FrameworkTimeState).values()
-    if not states:
-        return None
-    return any(state.table(of).total_us for state in states for of in (EventClass.CPU, EventClass.GPU))
 
 
 def has_loader_events(judged: EvaluatedJob) -> bool | None:

@@ -164,7 +164,9 @@ class _Findings:
     @property
     def verdict(self) -> Verdict:
         if not self.open:
-            return Verdict.WASTED if self.level == ATTENTION else Verdict.HEALTHY
+            # Of a job with findings that are all over the level is about what was.
+            lacks_reason = self.level == ATTENTION and not self.facts.fired
+            return Verdict.WASTED if lacks_reason else Verdict.HEALTHY
         if self.record.active and self._all_idle:
             return Verdict.IDLE
         return Verdict.WASTED if any(row.wasted_percent for row in self.open) else Verdict.AT_RISK

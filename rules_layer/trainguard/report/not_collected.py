@@ -2,29 +2,51 @@
 
 from collections.abc import Iterator, Sequence
 
+from trainguard.engine.diagnosis.judged import SIZEABLE_SHARE
+from trainguard.ledger.bucket import Bucket
 from trainguard.pricing.cost import Unpriced
 from trainguard.report.document import NotCollected, Scope
 from trainguard.report.evaluated_job import EvaluatedJob
-from trainguard.report.facts import first_step_at, has_loader_events, has_operators, usage
+from trainguard.report.facts import first_step_at, has_loader_events, usage
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import SPECS
 from trainguard.rules.symptoms import LOW_GPUS
 from trainguard.rules.system_usage import METRICS
-from trainguard.rules.units import clause, counted, listed, show_duration
+from trainguard.rules.units import clause, counted, listed, show_duration, show_share
 from trainguard.rules.windowing import PatienceParameters
 
 LONG_INTERVAL_S = 5.0
 """From this sampling interval on, what a point hides is worth a word."""
 
-FRAMEWORKS = "PyTorch below 2.0 or TensorFlow below 2.11, whose SageMaker containers bring the hook (smdebug)"
-FRAMEWORK_PROFILE = "`profiler_config=ProfilerConfig(framework_profile_params=FrameworkProfile({}))`"
+RECORDER = (
+    "Use the recorder (docs/recorder.md) in the training script: `trainguard_collector.Recorder()`. It works with "
+    "PyTorch, transformers, Lightning, Keras 3 and JAX."
+)
+COLLECTOR = (
+    "Run the collector (docs/collector.md) beside the training: install it in the image and set `TRAINGUARD_OUTPUT`. "
+    "It records them all."
+)
+FRAMEWORK_PROFILE = (
+    "In an account that has SageMaker Debugger, "
+    "`profiler_config=ProfilerConfig(framework_profile_params=FrameworkProfile())` records them with PyTorch below 2.0 "
+    "or TensorFlow below 2.11."
+)
+SYSTEM_PROFILE = "In an account that has SageMaker Debugger, `profiler_config=ProfilerConfig()` does, too."
+SYSTEM_INTERVAL = (
+    "In an account that has SageMaker Debugger: `profiler_config=ProfilerConfig(system_monitor_interval_millis=500)`."
+)
+_SAGEMAKER = "arn:"
+"""A job that SageMaker does not know, or that is evaluated from its files, has no such name."""
+
 _GPU_METRICS = frozenset({"GPU", "GPU memory"})
 
 
 def not_collected(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) -> list[NotCollected]:
     """Return what is absent in this job, and nothing else; ``missing`` says which time lines could not be read."""
     return [
+        *_nothing_sampled(judged),
         *_framework(judged),
+        *_kernel_trace(judged),
         *_gpus(judged),
         *_system_metrics(judged),
         *_points(judged),
@@ -36,42 +58,56 @@ def not_collected(judged: EvaluatedJob, scope: Scope, missing: Sequence[str]) ->
 
 def _framework(judged: EvaluatedJob) -> Iterator[NotCollected]:
     if not judged.framework_nodes:
-        expected = "expected, but none came" if judged.job.framework_expected else "none were asked for and none came"
+        expected = "expected, but none came" if judged.job.framework_expected else "none came"
         yield NotCollected(
             what="Framework metrics",
-            unknown=f"Steps, phases, data loaders and operators ({expected}): {_of_framework()} cannot judge without "
-            "them.",
-            how=f"{FRAMEWORK_PROFILE.format('')} of the SageMaker SDK, or `ProfilerConfig.ProfilingParameters` of "
-            f"CreateTrainingJob; it takes {FRAMEWORKS}.",
+            unknown=f"Steps, phases and waits for data ({expected}): {_of_framework()} cannot judge without them.",
+            how=_with_debugger(judged, RECORDER, FRAMEWORK_PROFILE),
         )
         return
     if first_step_at(judged) is None:
         yield NotCollected(
             what="Steps",
             unknown="When training began and ended, how long a step takes and which ones are slow.",
-            how="Register the hook with the model (`hook.register_module(model)`, or Estimator and Keras callbacks), "
-            f"so that steps are written; {FRAMEWORK_PROFILE.format('')} turns framework metrics on.",
+            how="Mark them with the recorder (docs/recorder.md): `with recorder.step():` round each step, or its "
+            "callback for transformers, Lightning or Keras.",
         )
     if has_loader_events(judged) is False:
         yield NotCollected(
-            what="Data loader events",
+            what="Waits for data",
             unknown="How many loader processes feed the training, and how long it waits for them.",
-            how=f"{FRAMEWORK_PROFILE.format('dataloader_profiling_config=DataloaderProfilingConfig()')}; a loader that "
-            "is not `torch.utils.data.DataLoader` or `tf.data` writes none.",
+            how="Let the recorder (docs/recorder.md) time them: `for batch in recorder.wrap(loader):`, or "
+            "`recorder.time_loaders()` where the script has no loop of its own.",
         )
-    if has_operators(judged) is False:
-        config = "detailed_profiling_config=DetailedProfilingConfig(start_step=5, num_steps=1)"
+
+
+def _kernel_trace(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    """Ask for a trace where much of the paid time has no reason, and no trace divides it."""
+    unexplained = judged.diagnosis.share_of(Bucket.UNEXPLAINED)
+    if judged.ledger.shares is None and unexplained >= SIZEABLE_SHARE:
         yield NotCollected(
-            what="Operators (detailed profiling)",
-            unknown="Which operators and kernels take the time on the CPU and on the GPUs.",
-            how=f"{FRAMEWORK_PROFILE.format(config)}; for a few steps only, as it slows them down.",
+            what="A kernel trace",
+            unknown=f"Why the GPUs did little in {show_share(unexplained)} of the paid time: whether they waited for "
+            "the host, for data or for other ranks.",
+            how="Record three to ten steps after warm-up (docs/kernels.md): with the recorder, "
+            "`Recorder(kernels=KernelProfile(steps=StepRange(50, 5)))`, or with `torch.profiler`.",
         )
-    yield NotCollected(
-        what="Python profiles",
-        unknown="Which Python functions take the time: no rule reads such profiles, so this report has none.",
-        how=f"{FRAMEWORK_PROFILE.format('python_profiling_config=PythonProfilingConfig(start_step=9, num_steps=3)')} "
-        "writes them under `framework/` of the profile; open them with pstats or pyinstrument.",
-    )
+
+
+def _with_debugger(judged: EvaluatedJob, ours: str, debugger: str) -> str:
+    """Add what an account with SageMaker Debugger may do; AWS has closed it to others on 2026-07-30."""
+    return f"{ours} {debugger}" if judged.job.arn.startswith(_SAGEMAKER) else ours
+
+
+def _nothing_sampled(judged: EvaluatedJob) -> Iterator[NotCollected]:
+    """Say what a log of losses, or tensors alone, cannot show."""
+    if not judged.system_nodes:
+        yield NotCollected(
+            what="System metrics",
+            unknown="How busy GPUs, CPU, disk and network were, and so what the paid time went into: a log of losses, "
+            "or tensors alone, does not say it.",
+            how=_with_debugger(judged, COLLECTOR, SYSTEM_PROFILE),
+        )
 
 
 def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:
@@ -89,8 +125,8 @@ def _gpus(judged: EvaluatedJob) -> Iterator[NotCollected]:
             what="GPU metrics" if not judged.gpus else f"GPU metrics of {listed(without)}",
             unknown="How busy GPUs and their memory are: the rules on GPUs cannot judge "
             f"{'this job' if not judged.gpus else counted(len(without), 'node')}.",
-            how="They are written on instances with GPUs only. If these have some, check that the container sees them "
-            "(`nvidia-smi`).",
+            how="If these nodes have GPUs, check that the container sees them (`nvidia-smi`), and that what recorded "
+            "the run samples them: the collector (docs/collector.md) does.",
         )
 
 
@@ -109,9 +145,7 @@ def _system_metrics(judged: EvaluatedJob) -> Iterator[NotCollected]:
         yield NotCollected(
             what=f"System metrics: {listed(lacking)}",
             unknown=f"{_of_usage()} and the time lines have nothing on {listed(lacking)}{blind}.",
-            how="The profiler agent of SageMaker writes them by itself; your own files need lines of the dimensions "
-            "GPUUtilization, CPUUtilization, I/OWaitPercentage, Algorithm (network), Platform (MemoryUsedPercent) and "
-            "GPUMemoryUtilization.",
+            how=_with_debugger(judged, COLLECTOR, SYSTEM_PROFILE),
         )
 
 
@@ -152,8 +186,11 @@ def _points(judged: EvaluatedJob) -> Iterator[NotCollected]:
             what=f"What happens between two points, {judged.interval_s:g} s apart",
             unknown=f"Stalls shorter than {show_duration(2.0 * judged.interval_s)} are hidden or look longer than they "
             f"are{wait}.",
-            how="`profiler_config=ProfilerConfig(system_monitor_interval_millis=500)`, or "
-            "`ProfilerConfig.ProfilingIntervalInMilliseconds` of CreateTrainingJob: 100, 200, 500, 1000 or 5000.",
+            how=_with_debugger(
+                judged,
+                "The collector (docs/collector.md) samples each 500 ms: `TRAINGUARD_INTERVAL_MS=500`.",
+                SYSTEM_INTERVAL,
+            ),
         )
 
 

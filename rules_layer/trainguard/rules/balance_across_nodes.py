@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from trainguard.finding import Fact
@@ -32,7 +31,7 @@ from trainguard.rules.divergence import Comparison, compare_with_rest, two_point
 from trainguard.rules.load_balancing import LoadBalancing
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.protocol import JobRule
-from trainguard.rules.rule_inputs import JobView, NodeView
+from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.warm_up import lacks_utilization
@@ -56,7 +55,7 @@ class LoadBalancingAcrossNodes(JobRule[LoadBalancingParameters]):
     def judge(self, view: JobView, parameters: LoadBalancingParameters) -> RuleResult:
         """Compare each node's GPUs together with those of all other nodes; nodes without GPUs are left out."""
         loads = [
-            _load(facts.system, facts.collected.get(LoadBalancing.name))
+            _load(facts.system, facts)
             for facts in view.nodes.values()
             if facts.system is not None and facts.system.gpu_names
         ]
@@ -147,14 +146,17 @@ class _Load:
     window: BalanceWindow
 
 
-def _load(view: NodeView, state: msgspec.Struct | None) -> _Load:
-    """Pool the GPUs of a node; one that was never used has no kept points, and was at 0 % for as many as it idled."""
+def _load(view: NodeView, facts: NodeFacts) -> _Load:
+    """Pool the GPUs of a node; one that was never used has no kept points, and did what it did while it idled."""
+    state = facts.collected.get(LoadBalancing.name)
     window = state if isinstance(state, BalanceWindow) else BalanceWindow()
-    if view.first_active_at is not None or view.idle_run_s <= NEVER_USED_S:
+    if view.first_active_at is not None or view.idle_run_s <= NEVER_USED_S or view.watermark_s is None:
         return _Load(view, view.gpu_histogram.sum(axis=0), view.kept_total, window)
     points = round(view.idle_run_s / view.interval_s)
     counts = np.zeros(view.gpu_histogram.shape[1], dtype=np.int64)
-    counts[0] = points * len(view.gpu_names)
+    use = facts.used_between(view.watermark_s - view.idle_run_s, view.watermark_s)
+    means = np.zeros(len(view.gpu_names)) if use is None else np.nan_to_num(use.means)
+    np.add.at(counts, np.minimum(means.astype(np.int64), counts.size - 1), points)
     return _Load(view, counts, points, window)
 
 

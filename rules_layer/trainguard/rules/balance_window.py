@@ -201,9 +201,17 @@ class Overall:
 
     @classmethod
     def of(cls, sides: Sequence[Sequence[Block]], first: int, last: int) -> "Overall | None":
-        """Take the blocks from one number to another: of one node its GPUs, of several each node as a whole."""
+        """Take the blocks from one number to another: of one node its GPUs, of several each node as a whole.
+
+        Of several nodes they are those that all of them still hold.
+        """
         chosen = [[each for each in blocks if first <= each.number <= last] for blocks in sides]
-        if not any(chosen):
+        held = [blocks for blocks in chosen if blocks]
+        if not held:
+            return None
+        begin, end = max(blocks[0].number for blocks in held), min(blocks[-1].number for blocks in held)
+        chosen = [[each for each in blocks if begin <= each.number <= end] for blocks in chosen]
+        if not all(any(begin <= each.number <= end for each in blocks) for blocks in held):
             return None
         gpus = max(len(each.points) for blocks in chosen for each in blocks)
         tables = [[column.sum(axis=0) for column in _table(blocks, gpus)] for blocks in chosen]

@@ -267,11 +267,17 @@ def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, floa
             **where,
         )
     yield Fact(name="samples", value=points, **where)
-    yield Fact(name="window", value=points * view.interval_s, unit="s", **where)
+    yield Fact(name="window", value=points * _distance_s(view, points), unit="s", **where)
+
+
+def _distance_s(view: NodeView, points: int) -> float:
+    """Return the usual distance of the newest kept points, seconds, as they were sampled."""
+    distances = np.diff(view.kept_times[-points:])
+    return float(np.median(distances)) if distances.size else view.interval_s
 
 
 def _lasting_facts(points: int, view: NodeView, needed: int | None) -> list[Fact]:
     """Return for how many points all has been low; ``needed`` is from how many on it counts, None where it does."""
     threshold = None if needed is None else float(needed)
-    low_s = points * view.interval_s
+    low_s = points * _distance_s(view, len(view.kept_times))
     return [node_fact("points_low", points, view, threshold=threshold), node_fact("low_time", low_s, view, unit="s")]

@@ -15,6 +15,9 @@ HUNDREDTHS = 100.0
 GOOD_GPUS = 80.0
 """GPUs whose mean over a minute is at least as high, percent, do not wait for long."""
 
+GOOD_POINTS = 20
+"""And over so many points: by chance a few readings of GPUs that wait between steps are all of the work."""
+
 GOOD_S = 120.0
 """GPUs that worked for a shorter time say nothing of what the cores do then."""
 
@@ -28,8 +31,8 @@ FULL_PACE = 95.0
 class MinuteCount(msgspec.Struct, array_like=True):
     """Judged snapshots of one minute of event time (epoch minutes).
 
-    What follows the counts are rounded sums over the judged snapshots: ``gpu`` of the GPUs' mean utilization,
-    ``level`` and ``peak`` of the cores' two measures, and ``lost`` of what the low GPUs left undone in the bottlenecks,
+    What follows the counts are sums over the judged snapshots, in hundredths: ``gpu`` of the GPUs' mean utilization,
+    ``level`` and ``peak`` of the cores' two measures. ``lost`` is what the low GPUs left undone in the bottlenecks,
     percent. ``gpus`` is how many GPUs there were, ``hot`` in how many snapshots a core was at its limit.
     """
 
@@ -46,7 +49,7 @@ class MinuteCount(msgspec.Struct, array_like=True):
     @property
     def is_good(self) -> bool:
         """Whether the GPUs worked."""
-        return self.gpu >= GOOD_GPUS * self.judged
+        return self.gpu >= HUNDREDTHS * GOOD_GPUS * self.judged
 
     def add(self, later: "MinuteCount") -> None:
         """Add what other snapshots of the same minute count."""
@@ -55,8 +58,13 @@ class MinuteCount(msgspec.Struct, array_like=True):
         self.gpus = max(self.gpus, later.gpus)
 
     def mean(self, total: int) -> float:
-        """Return the mean of one of the sums, of a minute of which something was judged."""
-        return total / self.judged
+        """Return the mean of one of the sums in hundredths, of a minute of which something was judged."""
+        return total / HUNDREDTHS / self.judged
+
+    @property
+    def hot_share(self) -> float:
+        """Share, 0 to 1, of the snapshots in which a core was at its limit."""
+        return self.hot / self.judged
 
     @property
     def wasted(self) -> int:
@@ -66,7 +74,7 @@ class MinuteCount(msgspec.Struct, array_like=True):
     @property
     def undone(self) -> int:
         """What the GPUs left undone, in hundredths of a percent of them, summed over snapshots."""
-        return round(HUNDREDTHS) * (100 * self.judged - self.gpu)
+        return round(HUNDREDTHS * 100.0) * self.judged - self.gpu
 
 
 IsSlow = Callable[[MinuteCount], bool]
@@ -87,8 +95,8 @@ class Tally(msgspec.Struct, array_like=True):
     ``lost`` is what the low GPUs left undone in the bottlenecks, in hundredths of a percent of the node's GPUs, summed
     over snapshots. ``slow`` counts the snapshots of slow minutes that are no longer held, and ``slow_lost`` is what was
     left undone in them; ``gone`` is all of them as one. ``good`` and ``poor`` are all minutes that are no longer held,
-    by whether the GPUs worked. ``level`` is the cores' first measure, summed over the bottlenecks, and ``low`` in how
-    many of them each GPU was low.
+    by whether the GPUs worked, and ``forming`` those that are too few points to tell. ``level`` is the cores' first
+    measure, summed over the bottlenecks, in hundredths, and ``low`` in how many of them each GPU was low.
     """
 
     judged: int = 0
@@ -104,11 +112,12 @@ class Tally(msgspec.Struct, array_like=True):
     gone: MinuteCount | None = None
     good: MinuteCount | None = None
     poor: MinuteCount | None = None
+    forming: MinuteCount | None = None
 
     @property
     def contrast(self) -> "Contrast":
         """The cores while the GPUs worked, and while they did not."""
-        total = Tally(good=_copy(self.good), poor=_copy(self.poor))
+        total = Tally(good=_copy(self.good), poor=_copy(self.poor), forming=_copy(self.forming))
         for count in self.minutes:
             if count.judged:
                 total.sort(count)
@@ -127,7 +136,7 @@ class Tally(msgspec.Struct, array_like=True):
             self.low[gpu] = self.low.get(gpu, 0) + points
         if other.gone is not None:
             self._let_go(other.gone)
-        for count in (other.good, other.poor):
+        for count in (other.good, other.poor, other.forming):
             if count is not None:
                 self.sort(count)
         by_minute = {count.minute: count for count in self.minutes}
@@ -147,7 +156,13 @@ class Tally(msgspec.Struct, array_like=True):
         self.newest = sorted([*self.newest, *other.newest], key=lambda each: each.time)[-KEPT_BOTTLENECKS:]
 
     def sort(self, count: MinuteCount) -> None:
-        """Add a minute to those in which the GPUs worked, or to the others."""
+        """Add a minute to those in which the GPUs worked, or to the others, with those before it that were too few."""
+        if self.forming is not None:
+            count = msgspec.structs.replace(count)
+            count.add(self.forming)
+        self.forming = _copy(count) if count.judged < GOOD_POINTS else None
+        if self.forming is not None:
+            return
         held = self.good if count.is_good else self.poor
         if held is not None:
             held.add(count)
@@ -172,7 +187,8 @@ class Contrast:
 
     def is_known(self, interval_s: float) -> bool:
         """Tell whether the GPUs worked for long enough, and did not."""
-        return self.poor is not None and self.good is not None and self.good.judged * interval_s >= GOOD_S
+        least = max(GOOD_S / interval_s, 2 * GOOD_POINTS)
+        return self.poor is not None and self.good is not None and self.good.judged >= least
 
     def is_cause(self, interval_s: float, more_peak: float) -> bool:
         """Tell whether the cores were nearer to their limit while the GPUs did not work, as far as that is known.
@@ -183,7 +199,7 @@ class Contrast:
             return True
         good, poor = self.good, self.poor
         return (
-            poor.mean(poor.hot) - good.mean(good.hot) >= MORE_OFTEN
+            poor.hot_share - good.hot_share >= MORE_OFTEN
             or poor.mean(poor.level) - good.mean(good.level) >= MORE_LEVEL
             or poor.mean(poor.peak) - good.mean(good.peak) >= more_peak
         )
@@ -303,4 +319,4 @@ def _copy(count: MinuteCount | None) -> MinuteCount | None:
 
 
 def _sum(values: FloatArray) -> int:
-    return int(np.rint(np.nansum(values)))
+    return round(HUNDREDTHS * float(np.nansum(values)))

@@ -74,7 +74,7 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: int | No
 
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:
     """Yield what GPUs and cores were at in slow minutes."""
-    start = MINUTE_S * count.minute if newest else None
+    start = max(MINUTE_S * count.minute, view.first_sample_at or 0.0) if newest else None
     where: dict[str, Any] = {"node": view.node, "start": start, "end": view.watermark_s}
     name = "mean_utilization_newest_slow" if newest else "mean_utilization_slow"
     gpu = count.mean(count.gpu)
@@ -89,7 +89,7 @@ def contrast_facts(contrast: Contrast, series: CoreSeries, view: NodeView, limit
     for name, count in (("while_working", contrast.good), ("while_low", contrast.poor)):
         if count is not None:
             where: dict[str, Any] = {"node": view.node, "end": view.watermark_s}
-            share = count.mean(count.hot)
+            share = count.hot_share
             yield Fact(
                 name=f"core_at_limit_{name}", value=share, unit="share", series=series.name, threshold=limit, **where
             )

@@ -54,7 +54,7 @@ def _counted(sheet: FactSheet) -> tuple[str, str]:
 
 def _points(sheet: FactSheet, cores: CoreWords) -> str:
     seen, share = _counted(sheet)
-    fraction, low = show_percent(100.0 * sheet.number("gpus_low")), show_percent(sheet["gpus_low"].threshold or 0.0)
+    fraction, low = show_percent(100.0 * sheet.number("gpus_low")), show_percent(sheet.number("low_limit"))
     return f"in {seen} ({share}) at least {fraction} of the GPUs were below {low} while {cores.cause(sheet)}."
 
 

@@ -21,6 +21,7 @@ from trainguard.finding import Fact, Progress
 from trainguard.records import Status
 from trainguard.rules.bottleneck_counts import (
     GOOD_GPUS,
+    HUNDREDTHS,
     RECENT_MINUTES,
     Cores,
     Counted,
@@ -227,18 +228,12 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         if not by_points:
             yield from core_facts(_total(kept, slow), self.series, view, newest=bool(slow))
             return
-        yield node_fact(
-            "gpus_low",
-            parameters.gpu_fraction,
-            view,
-            unit="share",
-            series="GPUUtilization",
-            threshold=parameters.gpu_threshold,
-        )
+        yield node_fact("gpus_low", parameters.gpu_fraction, view, unit="share", series="GPUUtilization")
+        yield node_fact("low_limit", parameters.gpu_threshold, view, unit="%", series="GPUUtilization")
         core, limit = kept.newest[-1].peak if kept.newest else 0.0, self.limit(parameters)
         yield node_fact("core_limit", core, view, unit="%", series=self.series.name, threshold=limit)
         if kept.bottlenecked:
-            level = kept.level / kept.bottlenecked
+            level = kept.level / HUNDREDTHS / kept.bottlenecked
             yield node_fact(f"{self.series.level}_found", level, view, unit="%", series=self.series.name)
 
 

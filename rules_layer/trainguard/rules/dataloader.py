@@ -19,7 +19,7 @@ from trainguard.records import Status
 from trainguard.rules.dataloader_text import DataloaderKind, text
 from trainguard.rules.loader_details import Load, LoaderDetails, details_of
 from trainguard.rules.loader_series import BLOCK_US, LoaderState
-from trainguard.rules.loader_waits import WAITING_SHARE, LoopWaits, Waiting, waits_of
+from trainguard.rules.loader_waits import WAITING_SHARE, LoopWaits, Waiting, between_steps, waits_of
 from trainguard.rules.paid_time import ALARMING_WASTE
 from trainguard.rules.parameter_help import LOADER_SECONDS, WAITED, ParameterHelp, span_help
 from trainguard.rules.protocol import JoinedRule, NonNegativeInt, Positive
@@ -50,6 +50,7 @@ class DataloaderParameters(PatienceParameters, frozen=True, kw_only=True):
 
 LOADERS = Measure("data loaders of the node's cores", "%")
 WAITING = Measure("training loop spent waiting for batches", "%")
+BETWEEN = Measure("training loop between its steps", "%")
 _CLAIMED = (Bucket.DATA, Bucket.HOST, Bucket.IDLE, Bucket.UNEXPLAINED)
 
 SPEC = RuleSpec(
@@ -58,11 +59,11 @@ SPEC = RuleSpec(
     looks_at="each node's data loaders and cores",
     fires_when="the training waits for batches, or loader processes are too few or too many, and loading costs time",
     condition=(
-        "training processes wait for batches in 25 % of their loop while the GPUs idle; or a node's data loaders are "
-        "less than {min_threshold} % or more than {max_threshold} % of its cores, and waiting for them may have cost "
-        "15 % of the time or more"
+        "training processes wait for batches in 25 % of their loop while the GPUs idle, or, without loader events, no "
+        "step runs in so much of it; or a node's data loaders are less than {min_threshold} % or more than "
+        "{max_threshold} % of its cores, and waiting for them may have cost 15 % of the time or more"
     ),
-    measures=(LOADERS, WAITING),
+    measures=(LOADERS, WAITING, BETWEEN),
     counts=LOADER_SECONDS,
     parameters={
         "min_threshold": ParameterHelp("% of the node's cores", "fewer loaders are too few"),
@@ -74,7 +75,10 @@ SPEC = RuleSpec(
     metrics=("CPU",),
     explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
     text=text,
-    claims=dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
+    claims={
+        **dict.fromkeys((DataloaderKind.WAITS, DataloaderKind.TOO_FEW, DataloaderKind.TOO_MANY), _CLAIMED),
+        DataloaderKind.BETWEEN_STEPS: (*_CLAIMED, Bucket.CHECKPOINT, Bucket.EVALUATION),
+    },
     details=LoaderDetails,
     section="trainguard.report.html.sections.dataloader:blocks",
 )
@@ -190,31 +194,33 @@ def _facts(load: Load, waiting: Waiting, kind: DataloaderKind) -> tuple[Fact, ..
         facts.append(Fact(name="max_threshold", value=most, unit="%"))
     if kind is DataloaderKind.TOO_EARLY:
         facts.append(Fact(name="judged_after", value=MIN_ELAPSED_S, unit="s"))
-    if waiting.waited is not None:
-        limit = WAITING_SHARE if kind is DataloaderKind.WAITS else ALARMING_WASTE
-        share = Fact(
-            name="waiting_share",
-            value=waiting.waited,
-            unit="share",
-            series="DataLoaderIter",
-            node=node,
-            start=waiting.start,
-            end=waiting.end,
-            threshold=limit,
-        )
-        facts.append(share)
-    if waiting.used is not None:
-        use = Fact(
-            name="mean_utilization",
-            value=waiting.used,
-            unit="%",
-            series="GPUUtilization",
-            node=node,
-            start=waiting.sampled_from,
-            end=waiting.sampled_to,
-        )
-        facts.append(use)
+    limit = WAITING_SHARE if kind is DataloaderKind.WAITS else ALARMING_WASTE
+    facts += _loop_facts(node, waiting, "waiting_share", "DataLoaderIter", limit)
     return (*facts, *(_settings(load, target) if kind in SPEC.claims else ()))
+
+
+def _loop_facts(node: str, loop: Waiting, name: str, series: str, limit: float = WAITING_SHARE) -> tuple[Fact, ...]:
+    """Return which share of a loop is lost, and how busy the GPUs were in it, as far as that is known."""
+    share = Fact(
+        name=name,
+        value=loop.waited or 0.0,
+        unit="share",
+        series=series,
+        node=node,
+        start=loop.start,
+        end=loop.end,
+        threshold=limit,
+    )
+    use = Fact(
+        name="mean_utilization",
+        value=loop.used or 0.0,
+        unit="%",
+        series="GPUUtilization",
+        node=node,
+        start=loop.sampled_from,
+        end=loop.sampled_to,
+    )
+    return (*(() if loop.waited is None else (share,)), *(() if loop.used is None else (use,)))
 
 
 def _settings(load: Load, target: int) -> Iterator[Fact]:
@@ -254,10 +260,40 @@ def _without_loaders(view: JobView, states: dict[str, LoaderState]) -> RuleResul
         facts, details = (Fact(name="prefetch", value=int(prefetches)),), _details(view, pipelines)
         return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.TENSORFLOW, facts, details=details)
     if view.framework_seen:
-        return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_LOADERS)
+        gaps = _between_steps(view, states)
+        return gaps or RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_LOADERS)
     if view.framework_expected and not view.closed:
         return RuleResult.of(text, Status.WAITING_FOR_DATA, DataloaderKind.NO_EVENTS)
     return RuleResult.of(text, Status.NOT_APPLICABLE, DataloaderKind.NO_FRAMEWORK_METRICS)
+
+
+def _between_steps(view: JobView, states: Mapping[str, LoaderState]) -> RuleResult | None:
+    """Find a node whose loop is mostly between its steps while its GPUs idle; None where that is not so, or not known.
+
+    A job that was interrupted has loops that go on while there is no instance.
+    """
+    if view.interruptions or (not view.closed and _elapsed_s(view) < MIN_ELAPSED_S):
+        return None
+    loops = {node: between_steps(state.loops, view.nodes[node], _elapsed_s(view)) for node, state in states.items()}
+    found = {node: loop for node, loop in loops.items() if loop is not None and loop.is_starved}
+    if not found:
+        return None
+    node, loop = max(found.items(), key=lambda each: each[1].share or 0.0)
+    return RuleResult.of(
+        text,
+        Status.FIRED,
+        DataloaderKind.BETWEEN_STEPS,
+        _loop_facts(node, loop, "between_steps_share", "Step"),
+        measured=100.0 * (loop.waited or 0.0),
+        threshold=100.0 * WAITING_SHARE,
+        measure=BETWEEN,
+        worst=node,
+        affected_share=loop.waited,
+        wasted_share=loop.share,
+        confidence=_confidence(loop),
+        onset=loop.start,
+        gpus=_used_gpus(view.nodes[node].system),
+    )
 
 
 def _warming_up(load: Load, patience: int, details: Mapping[str, LoaderDetails]) -> RuleResult:

@@ -1,9 +1,10 @@
 """What is said of data loader processes, from the facts of Dataloader."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from trainguard.rules.units import counted, show_duration, show_number, show_percent
-from trainguard.rules.words import FactSheet, Words
+from trainguard.rules.words import FactSheet, Text, Words
 
 BUSY_PERCENT = 70.0
 """GPUs that are as busy hardly wait for data."""
@@ -14,6 +15,9 @@ class DataloaderKind(StrEnum):
 
     WAITS = "waits_for_batches"
     """The training processes wait for batches in a good part of their loop, and the GPUs idle meanwhile."""
+
+    BETWEEN_STEPS = "between_steps"
+    """No loader events, and no step runs in a good part of the loop, in which the GPUs idle."""
 
     TOO_FEW = "too_few"
     TOO_MANY = "too_many"
@@ -44,19 +48,23 @@ def text(sheet: FactSheet) -> Words:
     kind = DataloaderKind(sheet.kind)
     if kind in _FIXED:
         return Words(_FIXED[kind])
-    if kind is DataloaderKind.TENSORFLOW:
-        return _of_tensorflow(sheet)
-    if kind is DataloaderKind.NO_CORES:
-        return Words(f"The number of cores of {sheet['cores'].node} is not known yet: it has no CPU sample.")
-    if kind is DataloaderKind.WARMING_UP:
-        return Words(_progress(sheet))
-    if kind is DataloaderKind.WAITS:
-        return Words(f"{_waits(sheet)} {_number(sheet)}", _advice_on_waits(sheet), _clause_of_waits(sheet))
-    return _of_number(sheet, kind)
+    return _TEXTS.get(kind, _of_number)(sheet)
 
 
-def _of_number(sheet: FactSheet, kind: DataloaderKind) -> Words:
-    reason = _number(sheet)
+def _of_gaps(sheet: FactSheet) -> Words:
+    between, used = sheet["between_steps_share"], sheet["mean_utilization"]
+    share = show_percent(100.0 * float(between.value))
+    return Words(
+        f"No step of the training processes of {between.node} ran in {share} of their loop, and the GPUs that it uses "
+        f"were {show_percent(float(used.value))} busy in the loop. No event says what ran between the steps.",
+        "Look between the steps: load batches ahead of time, with more data loader workers and prefetching, and log, "
+        "evaluate and write checkpoints less often. Data loader events, which the recorder writes, say which it is.",
+        f"no step ran in {share} of the training loop, where batches are loaded",
+    )
+
+
+def _of_number(sheet: FactSheet) -> Words:
+    kind, reason = DataloaderKind(sheet.kind), _number(sheet)
     if kind is DataloaderKind.TOO_EARLY:
         after = show_duration(sheet.number("judged_after"))
         return Words(f"{reason} Whether the training waits for them is judged {after} after the start.")
@@ -156,3 +164,16 @@ def _settings(sheet: FactSheet) -> str:
 def _clause_of_waits(sheet: FactSheet) -> str:
     share = show_percent(100.0 * sheet.number("waiting_share"))
     return f"the training waited for batches of its data loader in {share} of its loop"
+
+
+_TEXTS: Mapping[DataloaderKind, Text] = {
+    DataloaderKind.TENSORFLOW: _of_tensorflow,
+    DataloaderKind.NO_CORES: lambda sheet: Words(
+        f"The number of cores of {sheet['cores'].node} is not known yet: it has no CPU sample."
+    ),
+    DataloaderKind.WARMING_UP: lambda sheet: Words(_progress(sheet)),
+    DataloaderKind.WAITS: lambda sheet: Words(
+        f"{_waits(sheet)} {_number(sheet)}", _advice_on_waits(sheet), _clause_of_waits(sheet)
+    ),
+    DataloaderKind.BETWEEN_STEPS: _of_gaps,
+}

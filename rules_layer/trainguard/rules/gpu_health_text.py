@@ -123,7 +123,11 @@ def _throttled(sheet: FactSheet, gpu: str, node: str) -> Said:
         advice = f"Replace {node}, or have its cooling repaired: {gpu} is too hot to keep its clock under load."
     elif sheet.kind == HealthKind.SLOWDOWN:
         advice = f"Replace {node}, or have its power supply checked: the hardware of {gpu} slows it down under load."
-    held = "" if sheet.get("clock_of_peers") is None else ", which is below that of its peers"
+    held = (
+        ""
+        if sheet.get("clock_of_peers") is None
+        else f", which {'was' if sheet.past else 'is'} below that of its peers"
+    )
     verb = "was" if sheet.past else "is"
     clock, lost = show_number(sheet.number("clock")), show_percent(sheet.number("clock_lost"))
     look = f"its clock under load {verb} {clock} MHz, {lost} lower than without{held}"

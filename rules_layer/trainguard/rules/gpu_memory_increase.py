@@ -165,6 +165,7 @@ class GPUMemoryIncrease(WindowedRule[GPUMemoryIncreaseParameters, MemoryState]):
                 *first_windows(view, patience, window),
                 data_points=view.kept_total,
                 progress=Progress(seen=view.kept_total, needed=needed),
+                needs_longer=True,
             )
         fired = [increase for increase in increases if increase.kind is not None]
         window_s = window * view.interval_s * _stretch(view)

@@ -66,7 +66,7 @@ class ProgressState(msgspec.Struct, array_like=True):
             was = self.processes.get(batch.process)
             steps = len(batch.numbers) + (was.steps if was else 0)
             if was is not None and was.end_us > int(ends[newest]):
-                was.steps = steps
+                was.steps, was.before_us = steps, max(was.before_us, int(ends[newest]))
                 continue
             number = batch.numbers[newest][:LONGEST_NUMBER]
             pace_us = _pace_us(batch) or (was.pace_us if was is not None and was.mode == batch.mode else 0)

@@ -8,6 +8,9 @@ from trainguard.rules.warm_up import undecided
 from trainguard.rules.words import FactSheet, Words
 
 
+_HOSTS_DO = "compute, read, write nor send"
+
+
 def text(sheet: FactSheet) -> Words:
     """Say how a job hangs, or why it does not."""
     shared = undecided(sheet)
@@ -20,20 +23,28 @@ def text(sheet: FactSheet) -> Words:
 
 
 def _standstill(sheet: FactSheet, kind: HungKind) -> str:
-    stopped = "" if sheet.get("last_step_end") is None else "steps have stopped: "
+    past = sheet.past
+    stopped = "" if sheet.get("last_step_end") is None else f"steps {'had' if past else 'have'} stopped: "
     waiting, lasted = int(sheet.number("gpus_waiting")), show_duration(sheet.number("standstill_time"))
-    busy = f"for {lasted} {counted(waiting, 'GPU')} {'has' if waiting == 1 else 'have'} looked busy at {_watts(sheet)}"
+    looked = "looked" if past else f"{'has' if waiting == 1 else 'have'} looked"
+    busy = f"for {lasted} {counted(waiting, 'GPU')} {looked} busy at {_watts(sheet)}"
     if kind is HungKind.SPINS:
         look = f"{busy}, as in a collective that does not end, or a kernel that only spins"
     elif kind is HungKind.WAITS_FOR_IDLE:
         idle = int(sheet.number("gpus_idle"))
-        look = f"{busy}, and {_names(sheet, 'idle_gpu', idle)} {'is' if idle == 1 else 'are'} idle"
+        look = f"{busy}, and {_names(sheet, 'idle_gpu', idle)} {_be(idle, past=past)} idle"
     else:
-        look = f"for {lasted} no GPU has worked, and the hosts neither compute, read, write nor send"
+        worked, did = ("worked", "computed, read, wrote nor sent") if past else ("has worked", _HOSTS_DO)
+        look = f"for {lasted} no GPU {worked}, and the hosts neither {did}"
     late, silent = _count(sheet, "ranks_behind"), _count(sheet, "silent_nodes")
     behind = f"; behind in steps: {_names(sheet, 'rank_behind', late)}" if late else ""
     gone = f"; no samples any more from {_names(sheet, 'silent_node', silent)}" if silent else ""
     return f"{stopped}{look}{behind}{gone}."
+
+
+def _be(count: int, *, past: bool) -> str:
+    one, several = ("was", "were") if past else ("is", "are")
+    return one if count == 1 else several
 
 
 def _watts(sheet: FactSheet) -> str:

@@ -10,12 +10,18 @@ from trainguard.rules.units import show_share
 PREFIX = "ledger_"
 LEAST_SHARE = 0.0005
 NAMED = 4
+SHARE_DIGITS = 4
 
 
 def ledger_facts(entries: Iterable[LedgerEntry]) -> tuple[Fact, ...]:
     """Return the share, 0 to 1, of each bucket that took any of the paid GPU time; compute always."""
     return tuple(
-        Fact(name=f"{PREFIX}{entry.bucket.value}", value=round(entry.share, 4), unit="share", series="GPUUtilization")
+        Fact(
+            name=f"{PREFIX}{entry.bucket.value}",
+            value=round(entry.share, SHARE_DIGITS),
+            unit="share",
+            series="GPUUtilization",
+        )
         for entry in entries
         if entry.share >= LEAST_SHARE or entry.bucket is Bucket.COMPUTE
     )
@@ -30,7 +36,7 @@ def shares_of(facts: Sequence[Fact]) -> dict[Bucket, float]:
 def lost_share_of(facts: Sequence[Fact]) -> float | None:
     """Return the share, 0 to 1, of the paid GPU time that was no compute; None where facts hold no ledger."""
     shares = shares_of(facts)
-    return max(1.0 - shares[Bucket.COMPUTE], 0.0) if Bucket.COMPUTE in shares else None
+    return max(round(1.0 - shares[Bucket.COMPUTE], SHARE_DIGITS), 0.0) if Bucket.COMPUTE in shares else None
 
 
 def ledger_line(facts: Sequence[Fact]) -> str | None:

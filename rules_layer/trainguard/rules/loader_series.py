@@ -10,6 +10,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from trainguard.rules.framework_loop import ProcessLoop, loop_of
 from trainguard.state.histogram import DurationHistogram
 from trainguard.telemetry.events import UNKNOWN, EventTable, LoaderSetup
 from trainguard.telemetry.framework import FrameworkEvents
@@ -114,7 +115,8 @@ class LoaderState(msgspec.Struct, array_like=True):
     """Training processes in the order in which they were met, and durations by kind.
 
     ``prefetch`` says whether a TensorFlow pipeline prefetches; None before it has an event. ``worker_us`` are lifetimes
-    of workers, ``fetch_us`` what their batches took to load.
+    of workers, ``fetch_us`` what their batches took to load. ``loops`` are the training loops of processes, with or
+    without loader events.
     """
 
     processes: list[LoadingProcess] = msgspec.field(default_factory=list)
@@ -124,6 +126,7 @@ class LoaderState(msgspec.Struct, array_like=True):
     tensorflow_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
     prefetch: bool | None = None
     fetch_us: DurationHistogram = msgspec.field(default_factory=DurationHistogram)
+    loops: list[ProcessLoop] = msgspec.field(default_factory=list)
 
     @property
     def alive(self) -> list[LoadingProcess]:
@@ -132,8 +135,11 @@ class LoaderState(msgspec.Struct, array_like=True):
         return [each for each in self.processes if each.second != UNKNOWN and each.second > newest - ALIVE_S]
 
     def fold(self, events: FrameworkEvents) -> None:
-        """Add the loader events of one object."""
+        """Add the loader events and the steps of one object."""
         table = events.table
+        loop = loop_of(self.loops, events.steps[0].process) if events.steps else None
+        if loop is not None:
+            loop.fold(events.steps)
         iterators, workers = table.rows_in([ITERATOR_PHASE]), table.rows_in([WORKER_PHASE])
         _count(self.iterator_us, table.durations_us[iterators])
         fetches = table.rows_named(workers, FETCH)

@@ -1,9 +1,11 @@
 """How long a node's training processes waited for batches, and what its GPUs left undone meanwhile."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from trainguard.rules.framework_loop import ProcessLoop
 from trainguard.rules.loader_details import Load
 from trainguard.rules.loader_series import BLOCK_US, LoadingProcess
 from trainguard.rules.paid_time import ALARMING_WASTE
@@ -96,6 +98,16 @@ def waits_of(load: Load, facts: NodeFacts, elapsed_s: float) -> LoopWaits:
     since = min(_recent_since(process) for process in late)
     share = sum(process.recent_wait or 0.0 for process in late) / len(late)
     return LoopWaits(whole, _with_use(Waiting(since, end, share), facts))
+
+
+def between_steps(loops: Sequence[ProcessLoop], facts: NodeFacts, elapsed_s: float) -> Waiting | None:
+    """Return the loop of processes that tell nothing of their loaders: no step runs in ``waited`` of it, 0 to 1."""
+    known = [loop for loop in loops if loop.wall_us]
+    if not known or not elapsed_s:
+        return None
+    start, end = min(loop.first_us or 0 for loop in known) / 1e6, max(loop.last_us for loop in known) / 1e6
+    waited = sum(loop.others_us for loop in known) / sum(loop.wall_us for loop in known)
+    return _with_use(Waiting(start, end, waited, part=min((end - start) / elapsed_s, 1.0)), facts)
 
 
 def _recent_since(process: LoadingProcess) -> float:

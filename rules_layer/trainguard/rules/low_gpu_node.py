@@ -165,12 +165,13 @@ class InPart(msgspec.Struct, array_like=True):
         use = use_at_work(parts, view)
         if use is None:
             return None
-        # The run that goes on is a pause or the end of work: nobody knows yet.
-        samples, idle = use.samples - self.open, use.idle - self.open
+        # The run that goes on is a pause or the end of work: nobody knows yet. One that was a finding has been told.
+        told = sum(amount for _, amount in self.pauses if amount * view.interval_s >= IDLE_FINDING_S)
+        samples, idle = use.samples - self.open - told, use.idle - self.open - told
         if samples * view.interval_s < IN_PART_S:
             return None
         least = IN_PART_SHARE if self.onset is None else NO_MORE_SHARE
-        pauses = sum(amount for _, amount in self.pauses) >= PAUSED_SHARE * samples
+        pauses = sum(amount for _, amount in self.pauses) - told >= PAUSED_SHARE * samples
         return use if idle >= least * samples and (pauses or self.onset is not None) else None
 
 

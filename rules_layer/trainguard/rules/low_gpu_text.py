@@ -219,10 +219,11 @@ def _low(sheet: FactSheet) -> str:
     points = counted(int(sheet.number("samples_at_work")), "sample")
     span = f"its last {points} outside pauses, over {_span(high)},"
     unsteady = sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
+    have = "had" if _is_past(sheet) else "have"
     if sheet.kind == Kind.UNDER_USED or not (unsteady or float(high.value) >= (high.threshold or 0.0)):
-        return f"{high.device} on {high.node}: 95 % of {span} have a GPU utilization of at most {_limit(high)}"
+        return f"{high.device} on {high.node}: 95 % of {span} {have} a GPU utilization of at most {_limit(high)}"
     return (
-        f"{high.device} on {high.node}: of {span} the busiest 5 % have a GPU utilization of at least {_limit(high)}, "
+        f"{high.device} on {high.node}: of {span} the busiest 5 % {have} a GPU utilization of at least {_limit(high)}, "
         f"but the idlest 5 % of at most {_limit(low)}"
     )
 
@@ -300,7 +301,7 @@ def _low_activity(sheet: FactSheet) -> Words:
     affected = int(sheet.number("gpus_affected"))
     more = f"; {affected} GPUs of {node} {'did' if _is_past(sheet) else 'do'} so" if affected > 1 else ""
     unused = "its multiprocessors" if what == "SM activity" else "its tensor cores and its memory"
-    looks, leave = ("looked", "left") if _is_past(sheet) else ("looks", "leave")
+    looks, leave, have = ("looked", "left", "had") if _is_past(sheet) else ("looks", "leave", "have")
     if what == "memory activity":
         advice = (
             f"Check whether the process on {high.device} of {node} computes, or waits in a kernel for others: its "
@@ -313,7 +314,7 @@ def _low_activity(sheet: FactSheet) -> Words:
             "them."
         )
     return Words(
-        f"{high.device} on {node} {looks} {_percent(busy)} busy, but 95 % of its last {minutes} of work have "
+        f"{high.device} on {node} {looks} {_percent(busy)} busy, but 95 % of its last {minutes} of work {have} "
         f"{what} of at most {_limit(high)}{drawn}{more}.",
         advice,
         f"the GPUs of {node} looked busy and used little of themselves",

@@ -71,18 +71,19 @@ MERE_LOOKS = frozenset({Kind.UNDER_USED, Kind.FLUCTUATES, Kind.IDLE_IN_PART})
 
 
 _IDLE = (*LOST_AT_WORK, Bucket.TAIL)
+_NEVER_ACTIVE = (*_IDLE, Bucket.START_UP)
 _LOW = LOST_AT_WORK
 
 CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.NEVER_USED: (Bucket.IDLE, Bucket.START_UP, Bucket.TAIL, Bucket.UNEXPLAINED),
     Kind.STOPPED: _IDLE,
-    Kind.NEARLY_IDLE: _IDLE,
-    Kind.HOLDS_MEMORY: _IDLE,
+    Kind.NEARLY_IDLE: _NEVER_ACTIVE,
+    Kind.HOLDS_MEMORY: _NEVER_ACTIVE,
     Kind.IDLE_IN_PART: _IDLE,
     Kind.GPU_HOLDS_MEMORY: _IDLE,
     Kind.INSTANCES_UNUSED: _IDLE,
     Kind.PAUSES: LOST_AT_WORK,
-    Kind.HARDLY_USED: _LOW,
+    Kind.HARDLY_USED: _NEVER_ACTIVE,
     Kind.UNDER_USED: _LOW,
     Kind.FLUCTUATES: _LOW,
     Kind.LOW_ACTIVITY: (),

@@ -244,11 +244,34 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
                 weak = replace(idleness, look="weak")
                 return on_node.judge_weak(view, weak, sign, state.parts, common)
             return on_node.judge_idle(view, idleness, state.held, state.parts, common)
+        whole = self._judge_node(state, view, usages, parameters, common)
+        if whole is not None:
+            return whole
         if not any(usage.judged for usage in usages):
             patience = parameters.patience_points(view.interval_s)
             said = warming_up(common["progress"].seen, patience, view, common["details"])
             return replace(said, progress=common["progress"])
         return self._judge_work(state, view, usages, parameters, common)
+
+    def _judge_node(
+        self,
+        state: LowGPUUtilizationState,
+        view: NodeView,
+        usages: list[Usage],
+        parameters: LowGPUUtilizationParameters,
+        common: dict[str, Any],
+    ) -> RuleResult | None:
+        """Say what a node that works does most of the time; None where that is no finding.
+
+        It is told by all samples: the points outside pauses of a node that hardly works are few for long.
+        """
+        in_part = on_node.judge_in_part(view, state.in_part, state.parts, common)
+        if in_part is not None:
+            return in_part
+        breaks = on_node.regular_breaks(view)
+        if breaks is not None and breaks.is_costly and not self._fired(state, view, usages, parameters):
+            return on_node.judge_breaks(view, breaks, common)
+        return None
 
     def _judge_work(
         self,
@@ -258,14 +281,8 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
         parameters: LowGPUUtilizationParameters,
         common: dict[str, Any],
     ) -> RuleResult:
-        """Judge GPUs that work: what a node does most of the time comes before what one of its GPUs does."""
-        in_part = on_node.judge_in_part(view, state.in_part, state.parts, common)
-        if in_part is not None:
-            return in_part
-        fired, breaks = self._fired(state, view, usages, parameters), on_node.regular_breaks(view)
-        if breaks is not None and breaks.is_costly and not fired:
-            return on_node.judge_breaks(view, breaks, common)
-        lasting_s = self._lasting_s(parameters, view)
+        """Judge GPUs that work, one by one."""
+        fired, lasting_s = self._fired(state, view, usages, parameters), self._lasting_s(parameters, view)
         hollow = None if fired else judge_hollow(state.activity, view, lasting_s, parameters.threshold_sm, common)
         return hollow or self._judge_usages(state, view, usages, fired, parameters, common)
 

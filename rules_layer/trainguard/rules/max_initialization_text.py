@@ -77,7 +77,7 @@ def _of_absence(sheet: FactSheet, kind: MaxInitializationKind) -> Words:
         return Words(f"{seen}.", _advice(sheet), clause)
     worked = show_duration(sheet.number("time_at_work"))
     return Words(
-        f"{seen}, but GPUs have worked for {worked}.",
+        f"{seen}, but GPUs {'worked' if sheet.past else 'have worked'} for {worked}.",
         f"Check that the job writes steps, as it is set to: GPUs that have worked for {worked} without one rather "
         "train than initialize. If they do not train, shorten what they do before the first step.",
         clause,

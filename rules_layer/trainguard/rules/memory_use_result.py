@@ -22,15 +22,16 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
     rises = rises_of(in_use)
     details = _details(rises, increase) if view.detailed else MemoryDetails({})
     leaks = [rise for rise in rises if is_leak(rise, increase)]
-    if not leaks and max(rise.use.stride * len(rise.use.levels) for rise in rises) * MINUTE_S < LEAST_S:
-        seen_s = MINUTE_S * max(rise.use.stride * len(rise.use.levels) for rise in rises)
+    seen_s = MINUTE_S * max(rise.use.stride * len(rise.use.levels) for rise in rises)
+    progress = Progress(seen=round(seen_s / MINUTE_S), needed=round(LEAST_S / MINUTE_S), counts="minutes")
+    if not leaks and seen_s < LEAST_S:
         return RuleResult.of(
             text,
             Status.WARMING_UP,
             MemoryKind.TOO_SHORT_FOR_LEAK,
             (node_fact("watched_time", seen_s, view, unit="s", threshold=LEAST_S),),
             data_points=view.kept_total,
-            progress=Progress(seen=round(seen_s / MINUTE_S), needed=round(LEAST_S / MINUTE_S), counts="minutes"),
+            progress=progress,
             needs_longer=True,
             details=details,
         )
@@ -45,6 +46,7 @@ def judge_use(in_use: dict[str, UseLevels], view: NodeView, increase: float) -> 
         measure=IN_USE,
         worst=worst.device,
         data_points=view.kept_total,
+        progress=progress,
         affected_share=_affected(worst, view) if leaks else None,
         onset=worst.since if leaks else None,
         until=worst.until if leaks else None,

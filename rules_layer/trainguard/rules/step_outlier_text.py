@@ -62,8 +62,9 @@ def _counts(sheet: FactSheet) -> str:
     )
     time = sheet["slow_time_share"]
     limit = time.threshold or 0.0
+    be = "was" if sheet.past else "is"
     beyond = (
-        f"what steps over twice the median of {_step(sheet, 'median_step')} took beyond it is "
+        f"what steps over twice the median of {_step(sheet, 'median_step')} took beyond it {be} "
         f"{show_percent(100.0 * float(time.value))} of the time in steps (slow_share {show_percent(100.0 * limit)})"
     )
     if float(time.value) <= limit:

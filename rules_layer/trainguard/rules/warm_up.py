@@ -76,7 +76,8 @@ def never_active(view: NodeView) -> tuple[WarmUpKind, tuple[Fact, ...]]:
     if view.ever_active.any():
         return WarmUpKind.START_UP, (_fact("work_needed", WORK_S, view, unit="s"), *ended)
     kind = WarmUpKind.NOT_SEEN_ACTIVE if _lacks_utilization(view) else WarmUpKind.NEVER_ACTIVE
-    return kind, (_fact("idle_time", view.idle_run_s, view, unit="s", series="GPUUtilization"), *ended)
+    since_first_s = max((view.watermark_s or 0.0) - (view.first_sample_at or 0.0), 0.0)
+    return kind, (_fact("idle_time", since_first_s, view, unit="s", series="GPUUtilization"), *ended)
 
 
 def never_active_reason(view: NodeView) -> str:

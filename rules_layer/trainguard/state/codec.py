@@ -4,8 +4,8 @@ Two layers. A window's columns are packed losslessly into as few bits as their v
 byte a value, values with two decimals and integers into byte planes, anything else as it is; each candidate is taken
 only if unpacking it gives the same bits. The state as a whole is MessagePack, compressed by LZMA, which needs a quarter
 less than zlib for so few numbers, behind a CRC of it: a stream of LZMA without a container has none. The codec's number
-travels beside it in the item (``Codec``). State of an earlier codec is migrated as it is read, and is written as of this one;
-state of a later codec is refused, so that after a rollback it lies as it is until the later version is back.
+travels beside it in the item (``Codec``). State of an earlier codec is migrated as it is read, and is written as of
+this one; state of a later codec is refused, so that after a rollback it lies as it is until the later version is back.
 """
 
 import lzma

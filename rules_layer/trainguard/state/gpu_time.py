@@ -251,7 +251,6 @@ class GpuTime(msgspec.Struct, array_like=True):
             end_ms = int(times_ms[last] + covered_ms[last])
             self.end = Mark(end_ms, _added(before, so_far))
 
-
     def _note(self, units: IntArray, parts: IntArray) -> None:
         """Add what each GPU did, int64[3, N, G], in units of 15 s, int64[N], which are in order.
 

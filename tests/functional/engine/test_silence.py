@@ -10,13 +10,14 @@ from tests.support.delivery import Network
 from tests.support.own_rules import OwnJoin, deploy
 from tests.support.small_job import JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_failing_half_way import shifted
-from tests.unit.engine.test_telling import STORY
+from tests.unit.engine.test_telling import STORY, lone
 from trainguard.adapters.timestamps import iso_from_epoch
 from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
 from trainguard.engine.verdicts.liveness import VANISHED_S, ends_episode, known_until, with_liveness
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.words import SILENT
 from trainguard.records import JOB_NODE, RuleRow, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
 
@@ -45,7 +46,11 @@ def test_given_an_open_finding_when_its_node_is_behind_then_three_windows_and_a_
     heard = with_liveness(verdict(is_open=True, clear_after_s=clear_after_s), 5_000.0, 5_000.0 + silent_s)
     assert heard.liveness is (Liveness.STALE if stale else Liveness.KNOWN)
     assert heard.history.is_open is not stale
-    assert ("The node has written nothing" in heard.result.reason) is stale
+    silent = [fact.value for fact in heard.result.facts if fact.name == SILENT]
+    assert silent == ([silent_s] if stale else [])
+    assert heard.result.reason.endswith("The node has written nothing for the last 15 min.") is (
+        stale and silent_s == VANISHED_S
+    )
 
 
 def test_given_a_rule_that_failed_on_a_silent_node_when_heard_then_it_is_an_error_and_its_episode_over() -> None:
@@ -146,7 +151,7 @@ def test_given_a_node_that_fired_and_vanished_when_the_other_goes_on_then_nothin
     assert ended(told(network)) == ["fire"]
     assert network.job().episodes == {}
     assert row(network).status is Status.OK
-    assert "The node has written nothing for the last" in row(network).finding.reason
+    assert "The node has written nothing for the last " in row(network).finding.reason
     assert row(network).evaluated_through == pytest.approx(START + 42 * 60, abs=310.0)
 
 
@@ -230,7 +235,7 @@ def test_given_another_node_that_is_behind_when_a_finding_is_over_then_the_job_s
 
 
 def test_given_a_finding_that_grows_when_it_is_told_then_the_job_s_row_is_written_at_once() -> None:
-    network = Network()
+    network = lone()
     grown = []
     for upload in STORY:
         before = len(network.world.executions.started)

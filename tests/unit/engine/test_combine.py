@@ -35,8 +35,9 @@ def test_given_two_nodes_that_fire_when_combined_then_the_one_that_loses_more_sp
     assert combined.result.worst == "algo-2/gpu3"
     assert combined.result.reason == "2 of 4 nodes fire; worst algo-2: said so."
     assert combined.affected_share == 0.7
-    assert combined.reach == Reach(2, 4, 0.2 + 0.6)
+    assert combined.reach == Reach(2, 4)
     assert (combined.result.data_points, combined.history.judged) == (40, 20)
+    assert {fact.name: fact.value for fact in combined.result.facts} == {"nodes_fired": 2, "nodes_judged": 4}
 
 
 def test_given_nodes_that_count_points_when_combined_then_the_pooled_share_stands_beside_the_worst() -> None:
@@ -47,12 +48,19 @@ def test_given_nodes_that_count_points_when_combined_then_the_pooled_share_stand
     assert combine(RULE, {"a": verdict(pooled=(0, 0)), "b": verdict(pooled=(0, 0))}).result.reason == "said so."
 
 
+def test_given_nodes_of_which_one_has_enough_to_do_then_the_instance_is_not_too_large() -> None:
+    small, enough = verdict(oversized=True), verdict()
+
+    assert combine(RULE, {"algo-1": small, "algo-2": small}).result.oversized
+    assert not combine(RULE, {"algo-1": enough, "algo-2": small}).result.oversized
+
+
 def test_given_an_episode_that_is_over_when_combined_then_the_nodes_that_had_fired_are_the_affected_ones() -> None:
     ended = verdict(wasted_share=0.3)
     ended = replace(ended, history=FiringHistory(times_fired=1))
 
-    assert combine(RULE, {"algo-1": ended, "algo-2": verdict()}).reach == Reach(1, 2, 0.3)
-    assert combine(RULE, {"algo-1": verdict(), "algo-2": verdict()}).reach == Reach(0, 2, None)
+    assert combine(RULE, {"algo-1": ended, "algo-2": verdict()}).reach == Reach(1, 2)
+    assert combine(RULE, {"algo-1": verdict(), "algo-2": verdict()}).reach == Reach(0, 2)
 
 
 def test_given_a_part_of_the_whole_job_when_combined_then_it_reaches_over_all_nodes() -> None:
@@ -60,8 +68,8 @@ def test_given_a_part_of_the_whole_job_when_combined_then_it_reaches_over_all_no
     alone = combine(RULE, {JOB_NODE: whole}, nodes_of_job=4)
     beside = combine(RULE, {"algo-1": verdict(), "algo-2": verdict(), JOB_NODE: whole}, nodes_of_job=2)
 
-    assert alone.reach == Reach(4, 4, 1.0)
-    assert beside.reach == Reach(2, 2, 0.5)
+    assert alone.reach == Reach(4, 4)
+    assert beside.reach == Reach(2, 2)
     assert beside.result.worst == "algo-2"
 
 

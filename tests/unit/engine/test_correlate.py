@@ -90,7 +90,8 @@ def verdict(status: Status, advice: str | None = "Add workers.") -> Verdict:
         Fact(name="share_of_samples", value=0.6, node="algo-1", threshold=0.5),
         Fact(name="samples_found", value=6),
         Fact(name="samples", value=10),
-        Fact(name="gpus_low", value=0.5, threshold=10.0),
+        Fact(name="gpus_low", value=0.5),
+        Fact(name="low_limit", value=10.0),
         Fact(name="core_limit", value=99.0, threshold=90.0),
         Fact(name="mean_core_utilization_found", value=30.0),
     )

@@ -3,14 +3,19 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.verdicts.episodes import FiringHistory, fire_id
-from trainguard.finding import MOST_EPISODES
+from trainguard.engine.verdicts.words import past_words
+from trainguard.finding import MOST_EPISODES, Fact
 from trainguard.records import Status
+from trainguard.rules.registry import SPECS
 from trainguard.rules.rule_result import RuleResult
+from trainguard.rules.spec import RuleSpec
+from trainguard.rules.words import FactSheet, Words
 
 CLEAR_S = 180.0
 
@@ -91,17 +96,17 @@ def test_given_an_execution_that_an_earlier_version_named_when_its_fire_is_named
     assert name == "eb72cb0da8205ed9241f"
 
 
-def low(onset: float | None = None, *, share: float | None = None, measured: float = 40.0, **said: Any) -> RuleResult:
+def low(onset: float | None = None, *, measured: float = 40.0, **said: Any) -> RuleResult:
     """Return a result that holds, with a threshold of 70."""
-    return RuleResult(Status.FIRED, "low.", measured=measured, threshold=70.0, onset=onset, wasted_share=share, **said)
+    return RuleResult(Status.FIRED, "low.", measured=measured, threshold=70.0, onset=onset, **said)
 
 
 def hold(history: FiringHistory, minutes: range, result: RuleResult) -> None:
-    """Evaluate once a minute while the condition holds; the node is paid for from time 0 on."""
+    """Evaluate once a minute while the condition holds."""
     for minute in minutes:
         at = 60.0 * minute
         history.update(holds=True, watermark_s=at, clear_after_s=CLEAR_S)
-        history.note("Rule", result, watermark_s=at, paid_s=at)
+        history.note("Rule", result, watermark_s=at)
 
 
 def rest(history: FiringHistory, minutes: range) -> None:
@@ -131,22 +136,14 @@ def test_given_a_finding_that_stands_when_its_rule_says_that_it_was_over_then_th
     assert (episode.start, episode.end, history.is_open) == (0.0, 2_040.0, True)
 
 
-def test_given_two_episodes_when_each_has_wasted_something_then_each_has_what_was_lost_in_it() -> None:
+def test_given_two_episodes_when_each_measured_something_then_each_has_its_own_worst() -> None:
     history = FiringHistory()
-    hold(history, range(10, 21), low(300.0, share=0.25))
+    hold(history, range(10, 21), low(300.0))
     rest(history, range(21, 30))
-    hold(history, range(30, 41), low(1_500.0, share=0.4, measured=20.0))
-    first, second = history.shown_episodes("Rule")
+    hold(history, range(30, 35), low(1_500.0, measured=20.0))
+    hold(history, range(35, 41), low(1_500.0, measured=30.0))
 
-    assert (first.wasted_s, second.wasted_s) == (300.0, 660.0)
-    assert (first.measured, second.measured) == (40.0, 20.0)
-
-
-def test_given_an_episode_when_its_rule_counts_more_than_the_time_it_lasted_then_it_costs_no_more_than_that() -> None:
-    history = FiringHistory()
-    hold(history, range(50, 61), low(2_700.0, share=1.0))
-
-    assert history.shown_episodes("Rule")[0].wasted_s == 900.0
+    assert [each.measured for each in history.shown_episodes("Rule")] == [40.0, 20.0]
 
 
 def test_given_an_onset_before_the_episode_before_was_over_when_it_fires_then_the_two_do_not_overlap() -> None:
@@ -169,49 +166,63 @@ def test_given_many_episodes_when_kept_then_the_newest_stay_and_the_others_are_c
     assert shown[0].start == 60.0 * 41
 
 
-def test_given_the_item_of_a_version_without_episodes_when_it_goes_on_then_it_is_known_from_its_fire_on() -> None:
-    stored = msgspec.msgpack.encode({"is_open": True, "times_fired": 2, "fired_at": 600.0, "alerted": 1})
-    history = msgspec.msgpack.decode(stored, type=FiringHistory)
-    hold(history, range(20, 22), low())
-
-    assert [(each.start, each.end) for each in history.shown_episodes("Rule")] == [(600.0, None)]
-    assert history.earlier_episodes == 1
-
-
 def test_given_the_slot_of_a_version_without_episodes_when_read_then_its_history_is_there() -> None:
     slot = msgspec.msgpack.encode({"episode": {"is_open": True, "times_fired": 3, "alerted": 2}, "shown": "FIRED"})
 
     assert msgspec.msgpack.decode(slot, type=StoredRule).history.times_fired == 3
 
 
-def noted(history: FiringHistory, minute: int, wasted: float, reason: str) -> None:
-    history.update(holds=True, watermark_s=60.0 * minute, clear_after_s=CLEAR_S)
-    result = RuleResult(Status.FIRED, reason, wasted_share=wasted, advice=f"Mend: {reason}")
-    history.note("Rule", result, watermark_s=60.0 * minute, paid_s=60.0 * minute)
+def noted(history: FiringHistory, minutes: range, reason: str) -> None:
+    hold(history, minutes, RuleResult(Status.FIRED, reason, advice=f"Mend: {reason}"))
 
 
 def test_given_an_open_episode_when_its_condition_no_longer_holds_then_it_ends_where_it_held() -> None:
     history = FiringHistory()
-    noted(history, 10, 0.1, "first")
+    noted(history, range(10, 11), "first")
     assert history.shown_episodes("Rule")[-1].end is None
     feed(history, "..", start=11)
     assert history.is_open
     assert history.shown_episodes("Rule")[-1].end == 600.0
 
 
-def test_given_many_episodes_when_kept_then_the_newest_and_the_costliest_have_their_words() -> None:
+def test_given_many_episodes_when_kept_then_the_newest_and_the_longest_have_their_words() -> None:
     history = FiringHistory()
-    for minute, wasted, reason in ((10, 0.1, "mild"), (30, 0.6, "grave"), (50, 0.4, "mild again"), (70, 0.3, "newest")):
-        noted(history, minute, wasted, reason)
-        feed(history, "....", start=minute + 1)
-    assert [each.reason for each in history.shown_episodes("Rule")] == ["", "grave", "", "newest"]
-    assert history.shown_episodes("Rule")[1].advice == "Mend: grave"
+    for first, minutes, reason in ((10, 2, "mild"), (30, 9, "long"), (50, 3, "mild again"), (70, 4, "newest")):
+        noted(history, range(first, first + minutes), reason)
+        rest(history, range(first + minutes, first + minutes + 4))
+    assert [each.reason for each in history.shown_episodes("Rule")] == ["", "long", "", "newest"]
+    assert history.shown_episodes("Rule")[1].advice == "Mend: long"
 
 
-def test_given_a_node_that_idles_twice_when_the_second_run_is_as_long_then_it_cost_as_much() -> None:
+def test_given_a_rule_with_a_text_when_an_episode_is_kept_then_its_words_are_made_of_facts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def text(sheet: FactSheet) -> Words:
+        verb = "was" if sheet.past else "is"
+        return Words(f"It {verb} at {sheet.number('speed'):g} rpm.", "Oil it.")
+
+    stands = "it stands"
+    spec = RuleSpec(name="Fans", looks_at="a fan", fires_when=stands, condition=stands, text=text)
+    monkeypatch.setitem(SPECS, "Fans", spec)
     history = FiringHistory()
-    hold(history, range(60, 91), low(3_600.0, share=1_800.0 / 5_400.0, idle_node="idle"))
-    rest(history, range(91, 100))
-    hold(history, range(120, 151), low(7_200.0, share=1_800.0 / 9_000.0, idle_node="idle"))
+    result = RuleResult.of(text, Status.FIRED, "slow", (Fact(name="speed", value=7.0, unit="rpm"),))
+    history.update(holds=True, watermark_s=60.0, clear_after_s=CLEAR_S)
+    history.note("Fans", result, watermark_s=60.0)
 
-    assert [round(each.wasted_s or 0.0, 6) for each in history.shown_episodes("Rule")] == [1_800.0, 1_800.0]
+    (stored,) = history.episodes
+    assert (stored.reason, stored.advice, stored.kind, stored.facts) == ("", "", "slow", result.facts)
+    (shown,) = history.shown_episodes("Fans")
+    assert (result.reason, shown.reason, shown.advice) == ("It is at 7 rpm.", "It was at 7 rpm.", "Oil it.")
+
+
+def test_given_facts_of_another_version_when_shown_then_the_kind_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that lacks a fact of what is stored must not stop the job's other rules."""
+
+    def text(sheet: FactSheet) -> Words:
+        return Words(f"It was at {sheet.number('speed'):g} rpm.")
+
+    stands = "it stands"
+    spec = RuleSpec(name="Fans", looks_at="a fan", fires_when=stands, condition=stands, text=text)
+    monkeypatch.setitem(SPECS, "Fans", spec)
+    found = past_words("Fans", "too_slow", (Fact(name="pace", value=7.0),), reason="", advice=None)
+    assert found == Words("Fans found too slow, as an earlier version of it says.")

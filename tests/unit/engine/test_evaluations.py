@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.ledgers import one_node
 from tests.support.small_job import describe
-from tests.support.verdicts import fired, quiet
+from tests.support.verdicts import ALWAYS, fired, quiet
 from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
@@ -21,7 +22,10 @@ from trainguard.errors import StateConflictError
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding
 from trainguard.layout import ProfileRoot
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.job import Ledger
 from trainguard.ports import Timing
+from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
 
@@ -50,6 +54,7 @@ class Stream:
     raised: list[str] = field(default_factory=list)
     ends_with: tuple[Fire, ...] = ()
     said: Verdict = field(default_factory=lambda: quiet(RULE))
+    made: Ledger | None = None
     asked: list[tuple[bool, set[str] | None]] = field(default_factory=list)
 
     def finished(self) -> "Stream":
@@ -61,6 +66,9 @@ class Stream:
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         self.asked.append((closed, None if of is None else set(of)))
         return [self.said]
+
+    def ledger(self, _account: Account) -> Ledger | None:
+        return self.made
 
 
 @dataclass
@@ -290,12 +298,14 @@ def test_given_a_stream_that_ends_when_it_has_a_last_fire_then_it_is_started_and
 
 def test_given_a_finding_on_a_node_when_its_row_is_published_then_what_it_cost_is_of_that_node_alone() -> None:
     job = replace(JOB, instance_type="ml.p3.2xlarge", started_at=NOW - 3_660.0, generation=3)
-    session = Session([applied(1)], Stream(said=fired(RULE, wasted=0.5)), record=NodeRecord(KEY, generation=3))
+    ledger = one_node((0.0, 1.0, {Bucket.UNEXPLAINED: 0.5}), hours=1.0, hourly=3.825)
+    stream = Stream(said=fired(RULE, ALWAYS), made=ledger)
+    session = Session([applied(1)], stream, record=NodeRecord(KEY, generation=3))
     evaluation = Evaluation(session, job)
     evaluation.evaluate()
     (row,) = evaluation.world.rows.of_job("job")
     assert (row.wasted_percent, row.generation) == (50.0, 3)
-    assert row.cost == "about USD 1.91 of the USD 3.83 spent"
+    assert row.finding.cost == "about USD 1.91 of the USD 3.83 spent"
 
 
 def test_given_another_job_when_a_session_asks_for_its_place_then_it_is_where_sagemaker_says() -> None:

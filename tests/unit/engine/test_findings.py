@@ -1,181 +1,278 @@
 """Findings: the gravest first, causes before their symptoms, and a job with one fault names that fault first."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.verdicts import fired, over, quiet
-from trainguard.engine.verdicts.findings import OVER_WEIGHT, finding_of, rank_findings
+from tests.support.ledgers import HOUR_S, Part, ledger_of, node_time, one_node
+from tests.support.verdicts import ALWAYS, fired, held, over, quiet
+from trainguard.engine.verdicts.findings import OVER_WEIGHT, RankedFinding, finding_of, rank_findings
 from trainguard.engine.verdicts.severity import score_of, severity_of
-from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.finding import Episode, Severity
+from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.finding import Severity
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
+from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.registry import RULE_NAMES, SPECS
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.symptoms import IDLE_NODE, LOW_GPUS, UNUSED_NODE, Symptom
 
-FREE = Account(instance_type=None, started_at=None, watermark_s=None, nodes=1)
-PRICED = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=7_200.0, nodes=4)
+HOURS = 10.0
+FREE = Account(instance_type=None, started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
 LOW = "LowGPUUtilization"
+OPEN, IDLE, DATA = Bucket.UNEXPLAINED, Bucket.IDLE, Bucket.DATA
 
-ONE_FAULT = {
-    "cpu_bottleneck": [fired("CPUBottleneck", wasted=0.6), fired(LOW, wasted=0.65)],
-    "cpu_bottleneck_always": [
-        fired("CPUBottleneck", wasted=0.85),
-        fired("BatchSize", wasted=0.9, confidence=0.9),
-        fired("StepOutlier", wasted=0.12),
-        fired(LOW, wasted=0.9),
-    ],
-    "io_bottleneck": [fired("IOBottleneck", wasted=0.6), fired(LOW, wasted=0.65)],
-    "imbalance": [fired("LoadBalancing", wasted=0.53), fired(LOW, wasted=0.56)],
-    "idle_gpu_of_several": [fired("LoadBalancing", wasted=0.25)],
-    "idle_node": [fired(LOW, wasted=1.0)],
-    "one_slow_node_of_four": [
-        fired("LoadBalancing", wasted=0.125, nodes=(4, 4)),
-        fired(LOW, wasted=0.55, nodes=(1, 4)),
-        fired("BatchSize", wasted=0.55, nodes=(1, 4), confidence=0.2),
-    ],
-    "one_dead_node_of_four": [
-        fired(LOW, wasted=1.0, nodes=(1, 4), idle_node="never used"),
-        fired("LoadBalancing", wasted=0.25, nodes=(4, 4)),
-    ],
-    "one_starved_node_holds_up_three": [
-        fired("CPUBottleneck", wasted=0.6, nodes=(1, 4)),
-        fired(LOW, wasted=0.65, nodes=(4, 4)),
-    ],
-    "start_up_without_gpus": [
-        fired("MaxInitializationTime", wasted=0.08),
-        fired(LOW, wasted=0.4, idle_node="never used"),
-    ],
-    "hang_after_a_bottleneck": [
-        fired(LOW, wasted=0.5, idle_node="idle"),
-        fired("IOBottleneck", wasted=0.4),
-    ],
-    "small_batch": [fired("BatchSize", wasted=0.7, confidence=0.43), fired(LOW, wasted=0.7)],
-    "low_gpu": [fired(LOW, wasted=0.74), fired("BatchSize", wasted=0.75, confidence=0.2)],
-    "slow_steps": [fired("StepOutlier", wasted=0.15, affected_share=0.17)],
-    "late_first_step": [fired("MaxInitializationTime", wasted=0.8), fired(LOW, wasted=1.0)],
-    "memory_leak": [fired("GPUMemoryIncrease", affected_share=0.6)],
-    "too_few_loaders": [fired("Dataloader", affected_share=1.0), fired(LOW, wasted=0.7)],
-}
-NAMED = {
-    "cpu_bottleneck": "CPUBottleneck",
-    "cpu_bottleneck_always": "CPUBottleneck",
-    "io_bottleneck": "IOBottleneck",
-    "imbalance": "LoadBalancing",
-    "idle_gpu_of_several": "LoadBalancing",
-    "idle_node": LOW,
-    "one_slow_node_of_four": "LoadBalancing",
-    "one_dead_node_of_four": LOW,
-    "one_starved_node_holds_up_three": "CPUBottleneck",
-    "start_up_without_gpus": "MaxInitializationTime",
-    "hang_after_a_bottleneck": LOW,
-    "small_batch": "BatchSize",
-    "low_gpu": LOW,
-    "slow_steps": "StepOutlier",
-    "late_first_step": "MaxInitializationTime",
-    "memory_leak": "GPUMemoryIncrease",
-    "too_few_loaders": "Dataloader",
+
+def lost(share: float, bucket: Bucket = OPEN, *, begin: float = 0.0, end: float = HOURS) -> Ledger:
+    """Return the ledger of a job of ten hours on one GPU, of which a share of some hours was lost."""
+    return one_node((begin, end, {bucket: share}), hours=HOURS)
+
+
+def ranked(ledger: Ledger | None, *verdicts: Verdict, account: Account = FREE) -> dict[str, RankedFinding]:
+    """Return the findings by rule, in their order."""
+    return {each.rule: each for each in rank_findings(verdicts, account, ledger)}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, what was lost by it, which rules fire, and the one that has to stand first."""
+
+    first: str
+    parts: Sequence[Part]
+    verdicts: Sequence[Verdict]
+
+
+def all_day(bucket: Bucket, share: float) -> list[Part]:
+    return [(0.0, HOURS, {bucket: share})]
+
+
+ONE_FAULT: Mapping[str, Fault] = {
+    "cpu_bottleneck": Fault(
+        "CPUBottleneck", all_day(DATA, 0.6), [fired("CPUBottleneck", (0.2, None)), fired(LOW, ALWAYS)]
+    ),
+    "cpu_bottleneck_always": Fault(
+        "CPUBottleneck",
+        all_day(OPEN, 0.85),
+        [
+            fired("CPUBottleneck", ALWAYS),
+            fired("BatchSize", ALWAYS, confidence=0.9),
+            fired("StepOutlier", (4.0, 4.5)),
+            fired(LOW, ALWAYS, kind=Kind.UNDER_USED),
+        ],
+    ),
+    "io_bottleneck": Fault("IOBottleneck", all_day(OPEN, 0.6), [fired("IOBottleneck", ALWAYS), fired(LOW, ALWAYS)]),
+    "imbalance": Fault(
+        "LoadBalancing", all_day(Bucket.PEERS, 0.5), [fired("LoadBalancing", ALWAYS), fired(LOW, ALWAYS)]
+    ),
+    "small_batch": Fault(
+        "BatchSize", all_day(OPEN, 0.7), [fired("BatchSize", ALWAYS, confidence=0.43), fired(LOW, ALWAYS)]
+    ),
+    "low_gpu": Fault(LOW, all_day(OPEN, 0.74), [fired(LOW, ALWAYS), fired("BatchSize", ALWAYS, confidence=0.2)]),
+    "hang_after_a_bottleneck": Fault(
+        "HungJob",
+        [(0.0, 6.0, {DATA: 0.6}), (6.0, HOURS, {IDLE: 1.0})],
+        [fired("HungJob", (6.0, None)), fired("IOBottleneck", (0.0, 6.0)), fired(LOW, ALWAYS, idle_node="idle")],
+    ),
+    "memory_leak": Fault("GPUMemoryIncrease", all_day(OPEN, 0.05), [fired("GPUMemoryIncrease", affected_share=0.6)]),
+    "too_few_loaders": Fault("Dataloader", all_day(DATA, 0.7), [fired("Dataloader", ALWAYS), fired(LOW, ALWAYS)]),
 }
 
 
-@pytest.mark.parametrize("fault", ONE_FAULT)
-def test_given_a_job_with_one_fault_when_ranked_then_its_rule_is_named_first_in_whatever_order(fault: str) -> None:
-    silent = [quiet(rule) for rule in RULE_NAMES if rule not in {each.rule for each in ONE_FAULT[fault]}]
-    for order in permutations(ONE_FAULT[fault]):
-        found = rank_findings([*silent, *order], FREE)
-        assert found[0].rule == NAMED[fault]
-        assert {each.rule for each in found} == {each.rule for each in ONE_FAULT[fault]}
-        assert found[0].explained_by is None
+@pytest.mark.parametrize("name", ONE_FAULT)
+def test_given_one_fault_when_ranked_then_its_rule_is_first(name: str) -> None:
+    fault = ONE_FAULT[name]
+    named = {each.rule for each in fault.verdicts}
+    silent = [quiet(rule) for rule in RULE_NAMES if rule not in named]
+    for order in permutations(fault.verdicts):
+        found = rank_findings([*silent, *order], FREE, one_node(*fault.parts, hours=HOURS))
+        assert (found[0].rule, found[0].explained_by) == (fault.first, None)
+        assert {each.rule for each in found} == named
 
 
-def test_given_a_symptom_when_ranked_then_its_cause_takes_over_its_score_and_the_symptom_says_who_explains_it() -> None:
-    cause, symptom = rank_findings([fired(LOW, wasted=0.6), fired("CPUBottleneck", wasted=0.3)], FREE)
+def test_given_two_claims_of_one_time_then_no_second_is_claimed_twice() -> None:
+    found = ranked(lost(0.6), fired("CPUBottleneck", ALWAYS), fired("Dataloader", ALWAYS), fired(LOW, ALWAYS))
 
-    assert (cause.rule, cause.score, cause.finding.severity) == ("CPUBottleneck", 60.0, Severity.CRITICAL)
-    assert (symptom.rule, symptom.score, symptom.explained_by) == (LOW, 60.0, "CPUBottleneck")
-
-
-def test_given_several_causes_when_ranked_then_only_the_strongest_explains() -> None:
-    found = rank_findings(
-        [fired(LOW, wasted=0.7), fired("Dataloader", affected_share=1.0), fired("IOBottleneck", wasted=0.5)], FREE
-    )
-
-    assert [each.rule for each in found] == ["IOBottleneck", LOW, "Dataloader"]
-    assert [each.explained_by for each in found] == [None, "IOBottleneck", None]
-    assert found[2].score == 24.0
+    assert all(each.alone is not None and each.alone.share == pytest.approx(0.6) for each in found.values())
+    assert sum(each.loss.share for each in found.values() if each.loss is not None) == pytest.approx(0.6)
+    assert {rule: round(each.loss.share, 3) for rule, each in found.items() if each.loss} == {
+        "CPUBottleneck": 0.6,
+        "Dataloader": 0.0,
+        LOW: 0.0,
+    }
 
 
-def test_given_a_chain_of_causes_when_ranked_then_the_first_cause_comes_first() -> None:
-    chain = [fired(LOW, wasted=0.9), fired("BatchSize", wasted=0.8), fired("IOBottleneck", wasted=0.5)]
-    found = rank_findings(chain, FREE)
+def test_given_a_symptom_then_its_cause_claims_first() -> None:
+    """Even where the symptom held longer, and so lost more."""
+    found = ranked(lost(0.8), fired(LOW, ALWAYS), fired("IOBottleneck", (0.0, 8.0)))
 
-    assert [each.rule for each in found] == ["IOBottleneck", "BatchSize", LOW]
-    assert [each.explained_by for each in found] == [None, "IOBottleneck", "BatchSize"]
-    assert {each.score for each in found} == {90.0}
-
-
-@pytest.mark.parametrize(("wasted", "first"), [(0.19, LOW), (0.21, "StepOutlier")])
-def test_given_a_rule_that_costs_little_when_ranked_then_it_explains_nothing_that_costs_much(
-    wasted: float, first: str
-) -> None:
-    found = rank_findings([fired(LOW, wasted=0.6), fired("StepOutlier", wasted=wasted)], FREE)
-
-    assert found[0].rule == first
+    assert found[LOW].explained_by == "IOBottleneck"
+    assert [each.loss.share for each in found.values() if each.loss] == pytest.approx([0.8, 0.0])
 
 
-@pytest.mark.parametrize(
-    ("lost", "cause", "explained"),
-    [
-        ((0.75, 1), (0.25, 1), True),
-        ((0.75, 1), (0.2499, 1), False),
-        ((0.75, 1), (0.0625, 4), True),
-        ((0.75, 1), (0.0624, 4), False),
-        ((0.75, 4), (0.25, 1), True),
-        ((0.75, 4), (0.2499, 1), False),
-        ((0.75, 1), (0.0, 4), False),
-    ],
-)
-def test_given_a_loss_when_a_cause_is_weighed_then_it_lost_a_third_of_that_on_the_worst_node_or_over_all(
-    lost: tuple[float, int], cause: tuple[float, int], explained: bool
-) -> None:
-    verdicts = [
-        fired(rule, wasted=share, nodes=(nodes, 4)) for rule, (share, nodes) in ((LOW, lost), ("StepOutlier", cause))
-    ]
-    found = {each.rule: each for each in rank_findings(verdicts, FREE)}
+def test_given_a_symptom_then_it_is_no_graver_than_its_cause() -> None:
+    found = ranked(lost(0.3), fired(LOW, ALWAYS), fired("IOBottleneck", ALWAYS))
 
-    assert found[LOW].explained_by == ("StepOutlier" if explained else None)
-    assert found[LOW].explained_share == (1.0 if explained else 0.0)
+    assert list(found) == ["IOBottleneck", LOW]
+    assert found[LOW].score == found["IOBottleneck"].score == pytest.approx(30.0)
+    alone = ranked(lost(0.3), fired(LOW, ALWAYS))[LOW]
+    assert found[LOW].score <= alone.score
 
 
-def test_given_a_cause_that_is_over_when_its_symptom_goes_on_then_it_explains_nothing_and_comes_last() -> None:
-    found = rank_findings([over("CPUBottleneck", wasted=0.9), fired(LOW, wasted=0.3)], FREE)
+def test_given_a_risk_that_explains_a_loss_then_it_claims_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that claims nothing itself must not make a grave symptom look small."""
+    monkeypatch.setitem(SPECS, "Fans", own("Fans", LOW_GPUS, claims={}))
+    found = ranked(lost(0.6), fired(LOW, ALWAYS), fired("Fans", ALWAYS, score=5.0))
 
-    assert [(each.rule, each.ongoing, each.explained_by) for each in found] == [
+    assert [(rule, each.explained_by) for rule, each in found.items()] == [("Fans", None), (LOW, "Fans")]
+    assert [each.score for each in found.values()] == pytest.approx([60.0, 60.0])
+    assert found["Fans"].loss is not None
+    assert (found["Fans"].loss.share, found["Fans"].alone) == (pytest.approx(0.6), None)
+
+
+def test_given_a_chain_of_causes_then_the_first_cause_comes_first() -> None:
+    found = ranked(lost(0.9), fired(LOW, ALWAYS), fired("BatchSize", ALWAYS), fired("IOBottleneck", ALWAYS))
+
+    assert (next(iter(found)), found["BatchSize"].explained_by) == ("IOBottleneck", "IOBottleneck")
+    assert found[LOW].explained_by in {"IOBottleneck", "BatchSize"}
+    assert [each.loss.share for each in found.values() if each.loss] == pytest.approx([0.9, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(("slow", "cause"), [(0.19, None), (0.21, "StepOutlier")])
+def test_given_a_cause_that_claims_little_then_it_explains_little(slow: float, cause: str | None) -> None:
+    """Checkpoints are StepOutlier's to claim, the tail is LowGPUUtilization's."""
+    ledger = one_node((0.0, HOURS, {Bucket.TAIL: 0.6, Bucket.CHECKPOINT: slow}), hours=HOURS)
+    found = ranked(ledger, fired(LOW, ALWAYS, kind=Kind.STOPPED), fired("StepOutlier", ALWAYS))
+
+    assert found[LOW].explained_by == cause
+
+
+def test_given_a_cause_that_is_over_then_it_explains_its_time_alone() -> None:
+    found = ranked(lost(0.5), over("CPUBottleneck", (0.0, 2.0)), fired(LOW, ALWAYS))
+
+    assert [(rule, each.ongoing, each.explained_by) for rule, each in found.items()] == [
         (LOW, True, None),
         ("CPUBottleneck", False, None),
     ]
+    assert {rule: round(each.loss.share, 3) for rule, each in found.items() if each.loss} == {
+        LOW: 0.4,
+        "CPUBottleneck": 0.1,
+    }
 
 
-@pytest.mark.parametrize(("wasted", "first"), [(0.11, "GPUMemoryIncrease"), (0.13, "StepOutlier")])
-def test_given_a_risk_that_did_not_come_true_when_the_job_has_ended_then_it_counts_half(
-    wasted: float, first: str
+def test_given_an_idle_job_then_risks_count_half_once_it_ended() -> None:
+    both = [fired("GPUMemoryIncrease", affected_share=1.0), fired("StepOutlier", ALWAYS)]
+    ledger = lost(0.13, Bucket.CHECKPOINT)
+
+    assert list(ranked(ledger, *both)) == ["GPUMemoryIncrease", "StepOutlier"]
+    assert list(ranked(ledger, *(replace(each, ended=True) for each in both))) == ["StepOutlier", "GPUMemoryIncrease"]
+
+
+@pytest.mark.parametrize("bucket", [Bucket.HANG, Bucket.BROKEN])
+def test_given_what_ruins_a_job_then_it_is_critical_first_and_marked(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = [fired("GPUMemoryIncrease", affected_share=1.0), fired("StepOutlier", wasted=wasted)]
-    assert rank_findings(both, FREE)[0].rule == "GPUMemoryIncrease"
-    assert rank_findings([replace(each, ended=True) for each in both], FREE)[0].rule == first
+    """However little was lost until now, and however much something else has lost."""
+    monkeypatch.setitem(SPECS, "Ruins", own("Ruins", claims={"": (bucket,)}))
+    ledger = lost(0.4)
+    found = ranked(ledger, fired("IOBottleneck", ALWAYS), fired("Ruins", (9.9, None)))
+
+    assert list(found) == ["Ruins", "IOBottleneck"]
+    assert (found["Ruins"].score, found["Ruins"].finding.severity) == (100.0, Severity.CRITICAL)
+    assert ledger.gpu_seconds(bucket) == pytest.approx(0.1 * HOUR_S)
+    assert found["Ruins"].loss is not None
+    assert found["Ruins"].loss.share == pytest.approx(0.01)
+    assert found["IOBottleneck"].loss is not None
+    assert found["IOBottleneck"].loss.share == pytest.approx(0.4 * 0.99)
+    assert ledger.paid_gpu_seconds == pytest.approx(HOURS * HOUR_S)
 
 
-def test_given_a_risk_that_is_the_reason_for_a_loss_when_the_job_has_ended_then_it_comes_before_its_symptom() -> None:
-    both = [fired("Dataloader", affected_share=1.0), fired(LOW, wasted=0.7)]
-    cause, symptom = rank_findings([replace(each, ended=True) for each in both], FREE)
-    assert (cause.rule, symptom.rule, symptom.explained_by) == ("Dataloader", LOW, "Dataloader")
+def test_given_a_hang_that_is_over_then_it_is_as_grave_as_its_time() -> None:
+    """A running job that went on after it has lost that time and no more."""
+    found = ranked(lost(0.0), over("HungJob", (2.0, 3.0)))["HungJob"]
+
+    assert found.score == pytest.approx(10.0)
+    ended = ranked(lost(0.0), replace(over("HungJob", (2.0, 3.0)), ended=True))["HungJob"]
+    assert ended.finding.severity is Severity.CRITICAL
 
 
-def test_given_rules_that_explain_each_other_when_ranked_then_no_one_explains_itself() -> None:
+def test_given_marks_then_ranking_again_changes_nothing() -> None:
+    ledger, hung = lost(0.4), fired("HungJob", (9.0, None))
+    first = ranked(ledger, hung)["HungJob"]
+
+    assert ranked(ledger, hung)["HungJob"].loss == first.loss
+    assert ledger.gpu_seconds(Bucket.HANG) == pytest.approx(HOUR_S)
+
+
+def test_given_a_symptom_on_some_gpus_then_only_their_time_is_claimed() -> None:
+    ledger = ledger_of(node_time("algo-1", *all_day(IDLE, 0.5), hours=HOURS, gpus=4))
+    verdict = replace(fired(LOW), merged=held(ALWAYS, nodes=("algo-1",), gpus=("gpu3",)))
+
+    found = ranked(ledger, verdict)[LOW]
+    assert found.loss is not None
+    assert found.loss.share == pytest.approx(0.5 / 4)
+
+
+def test_given_a_finding_on_one_node_then_its_share_is_of_all() -> None:
+    nodes = [node_time(name, *all_day(OPEN, 0.5), hours=HOURS) for name in ("algo-1", "algo-2")]
+    account = Account("ml.p3.2xlarge", 0.0, HOURS * HOUR_S, 2)
+    verdict = replace(fired(LOW, nodes=(1, 2)), merged=held(ALWAYS, nodes=("algo-2",)))
+    found = ranked(ledger_of(*nodes, hourly=3.825), verdict, account=account)[LOW]
+
+    assert found.loss is not None
+    assert (found.nodes, found.affected_percent) == ((1, 2), 75.0)
+    assert found.loss.share == pytest.approx(0.25)
+    assert found.finding.cost == "about USD 19.12 of the USD 76.50 spent"
+    assert [each.cost for each in found.episodes] == [pytest.approx(19.125)]
+    assert [each.wasted_s for each in found.episodes] == [pytest.approx(5.0 * HOUR_S)]
+
+
+def test_given_no_price_or_no_claim_then_there_is_no_money() -> None:
+    assert finding_of(fired("GPUMemoryIncrease"), FREE, ledger=lost(0.5)).finding.cost is None
+    assert finding_of(fired(LOW, ALWAYS), FREE, ledger=lost(0.5)).finding.cost is None
+    without = finding_of(fired(LOW, ALWAYS), FREE)
+    assert (without.loss, without.wasted_share, without.finding.cost) == (None, None, None)
+
+
+def test_given_what_a_rule_calls_wasted_then_only_the_ledger_counts() -> None:
+    found = ranked(lost(0.2), fired(LOW, ALWAYS, wasted_share=0.9))[LOW]
+
+    assert found.wasted_share == pytest.approx(0.2)
+    assert found.score == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("hours", [0.1, 0.5, 1.0, 2.0, 4.0, 9.0])
+def test_given_an_open_episode_then_its_rate_counts_the_longer_it_lasts(hours: float) -> None:
+    begin = HOURS - hours
+    ledger = lost(0.8, begin=begin)
+    running = ranked(ledger, fired(LOW, (begin, None)))[LOW]
+    past = ranked(ledger, over(LOW, (begin, HOURS - 1e-6)))[LOW]
+    share, rate = 0.8 * hours / HOURS, 0.8 * min(hours, 1.0)
+
+    assert past.score == pytest.approx(100.0 * share, rel=1e-3)
+    assert running.score == pytest.approx(100.0 * (share + 0.5 * hours / (hours + 1.0) * max(rate - share, 0.0)))
+
+
+@pytest.mark.parametrize(("hours", "score"), [(0.0, 100.0), (1.0, 50.0), (3.0, 25.0), (9.0, 10.0)])
+def test_given_a_risk_that_comes_soon_then_it_is_graver(hours: float, score: float) -> None:
+    risk = fired("GPUMemoryIncrease", affected_share=0.01, time_left_s=HOUR_S * hours)
+
+    assert finding_of(risk, FREE).score == pytest.approx(score)
+    assert finding_of(replace(risk, history=over("GPUMemoryIncrease").history), FREE).score < 1.0
+
+
+@given(st.floats(0.0, 1.0))
+def test_given_a_risk_without_claims_then_it_is_medium_at_most(affected: float) -> None:
+    found = finding_of(fired("GPUMemoryIncrease", affected_share=affected), FREE, ledger=lost(1.0))
+
+    assert found.finding.severity in {Severity.LOW, Severity.MEDIUM}
+
+
+def test_given_rules_that_explain_each_other_then_no_one_explains_itself() -> None:
     shown = {spec.symptom for spec in SPECS.values()} | {UNUSED_NODE, IDLE_NODE}
     assert {symptom for spec in SPECS.values() for symptom in spec.explains} <= shown
 
@@ -187,55 +284,65 @@ def test_given_rules_that_explain_each_other_when_ranked_then_no_one_explains_it
     assert reached(LOW) >= {"CPUBottleneck", "BatchSize", "StepOutlier"}
 
 
-def own(name: str, *explains: Symptom, symptom: Symptom | None = None) -> RuleSpec:
+def own(
+    name: str,
+    *explains: Symptom,
+    symptom: Symptom | None = None,
+    claims: Mapping[str, tuple[Bucket, ...]] | None = None,
+) -> RuleSpec:
     stands = "it stands"
     return RuleSpec(
-        name=name, looks_at="a fan", fires_when=stands, condition=stands, explains=explains, symptom=symptom
+        name=name,
+        looks_at="a fan",
+        fires_when=stands,
+        condition=stands,
+        explains=explains,
+        symptom=symptom,
+        claims={"": (OPEN,)} if claims is None else claims,
     )
 
 
-def test_given_a_rule_of_ones_own_that_names_a_reason_when_ranked_then_the_symptoms_rule_need_not_know_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_given_a_rule_of_ones_own_then_a_symptom_need_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SPECS, "Fans", own("Fans", LOW_GPUS))
-    found = rank_findings([fired(LOW, wasted=0.6), fired("Fans", wasted=0.5), fired("IOBottleneck", wasted=0.3)], FREE)
-    assert [(each.rule, each.explained_by) for each in found] == [
-        ("Fans", None),
-        (LOW, "Fans"),
-        ("IOBottleneck", None),
-    ]
+    found = ranked(lost(0.6), fired(LOW, ALWAYS), fired("Fans", ALWAYS))
+
+    assert [(rule, each.explained_by) for rule, each in found.items()] == [("Fans", None), (LOW, "Fans")]
 
 
-def test_given_rules_that_explain_one_another_in_a_circle_when_ranked_then_one_of_them_stands_for_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_given_a_circle_of_reasons_then_one_stands_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     hot, slow = Symptom("it is hot"), Symptom("it is slow")
     monkeypatch.setitem(SPECS, "Fans", own("Fans", slow, symptom=hot))
     monkeypatch.setitem(SPECS, "Clocks", own("Clocks", hot, symptom=slow))
     monkeypatch.setitem(SPECS, "Itself", own("Itself", LOW_GPUS, symptom=LOW_GPUS))
-    found = rank_findings([fired("Fans", wasted=0.6), fired("Clocks", wasted=0.5), fired("Itself", wasted=0.4)], FREE)
-    assert {each.rule: each.explained_by for each in found} == {"Fans": "Clocks", "Clocks": None, "Itself": None}
+    found = ranked(lost(0.6), fired("Fans", ALWAYS), fired("Clocks", ALWAYS), fired("Itself", ALWAYS))
+
+    assert {rule: each.explained_by for rule, each in found.items()} == {
+        "Fans": "Clocks",
+        "Clocks": None,
+        "Itself": None,
+    }
 
 
 shares = st.none() | st.floats(0.0, 1.0)
+some_hours = st.tuples(st.floats(0.0, 9.0), st.none() | st.floats(0.0, 5.0)).map(
+    lambda of: (of[0], None if of[1] is None else of[0] + of[1])
+)
 
 
 @st.composite
 def verdicts(draw: st.DrawFn) -> Verdict:
     rule = draw(st.sampled_from(RULE_NAMES))
-    wasted = draw(shares)
     if draw(st.booleans()):
-        return over(rule, wasted=wasted)
-    return fired(rule, wasted=wasted, affected_share=draw(shares), confidence=draw(shares))
+        return over(rule, draw(some_hours))
+    return fired(rule, draw(some_hours), affected_share=draw(shares), confidence=draw(shares))
 
 
-@given(st.lists(verdicts(), unique_by=lambda each: each.rule))
-def test_given_any_verdicts_when_ranked_then_scores_fall_and_every_cause_stands_before_its_symptom(
-    given_verdicts: list[Verdict],
-) -> None:
-    found = rank_findings(given_verdicts, PRICED)
+@given(st.lists(verdicts(), unique_by=lambda each: each.rule), st.sampled_from([OPEN, IDLE, DATA, Bucket.PEERS]))
+def test_given_any_verdicts_then_order_claims_and_levels_hold(said: list[Verdict], bucket: Bucket) -> None:
+    ledger = one_node((1.0, 7.0, {bucket: 0.6}), (3.0, 9.0, {Bucket.CHECKPOINT: 0.3}), hours=HOURS)
+    found = rank_findings(said, FREE, ledger)
 
-    assert {each.rule for each in found} == {each.rule for each in given_verdicts}
+    assert {each.rule for each in found} == {each.rule for each in said}
     weighed = [each.score if each.ongoing else OVER_WEIGHT * each.score for each in found]
     assert weighed == sorted(weighed, reverse=True)
     place = {each.rule: number for number, each in enumerate(found)}
@@ -244,10 +351,10 @@ def test_given_any_verdicts_when_ranked_then_scores_fall_and_every_cause_stands_
         assert each.finding.severity is severity_of(each.score)
         if each.explained_by is not None and found[place[each.explained_by]].ongoing is each.ongoing:
             assert place[each.explained_by] < place[each.rule]
-    unordered = rank_findings(given_verdicts[::-1], PRICED)
-    assert {each.rule: (each.score, each.explained_by is None) for each in unordered} == {
-        each.rule: (each.score, each.explained_by is None) for each in found
-    }
+        if each.loss is not None and each.alone is not None and each.explained_by is not None:
+            assert each.loss.share <= each.alone.share + 1e-9
+    lost_share = 1.0 - ledger.gpu_seconds(Bucket.COMPUTE) / ledger.paid_gpu_seconds
+    assert sum(each.loss.share for each in found if each.loss is not None) <= lost_share + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -268,68 +375,10 @@ def test_given_a_score_when_levelled_then_each_level_begins_at_its_own(score: fl
 
 
 @pytest.mark.parametrize(
-    ("wasted", "affected", "reach", "score"),
-    [
-        (0.4, 1.0, Reach(1, 1, None), 40.0),
-        (None, 0.6, Reach(1, 1, None), 14.4),
-        (None, None, Reach(1, 1, None), 24.0),
-        (0.4, 1.0, Reach(1, 4, None), 17.5),
-        (0.4, 1.0, Reach(4, 4, None), 40.0),
-        (1.7, 1.0, Reach(1, 1, None), 100.0),
-        (-0.1, 1.0, Reach(1, 1, None), 0.0),
-    ],
+    ("lost_share", "affected", "score"),
+    [(0.4, 1.0, 40.0), (None, 0.6, 14.4), (None, None, 24.0), (1.7, 1.0, 100.0), (-0.1, 1.0, 0.0)],
 )
-def test_given_what_a_rule_says_when_scored_then_it_is_the_wasted_share_or_a_risk_weighed_by_the_nodes(
-    wasted: float | None, affected: float | None, reach: Reach, score: float
+def test_given_a_loss_or_a_risk_when_scored_then_it_is_in_percent(
+    lost_share: float | None, affected: float | None, score: float
 ) -> None:
-    assert score_of(wasted_share=wasted, affected_share=affected, reach=reach) == pytest.approx(score)
-
-
-def test_given_a_priced_job_when_a_finding_wastes_half_of_two_nodes_then_it_costs_one_node_s_price() -> None:
-    finding = finding_of(fired(LOW, wasted=0.5, nodes=(2, 4)), PRICED)
-
-    assert finding.nodes == (2, 4)
-    assert finding.affected_percent == 75.0
-    assert str(finding.finding.cost) == "about USD 7.65 of the USD 30.60 spent"
-
-
-def test_given_a_rule_that_cannot_say_what_it_wastes_when_priced_then_there_is_no_money() -> None:
-    assert finding_of(fired("Dataloader"), PRICED).finding.cost is None
-    assert finding_of(fired(LOW, wasted=0.5), FREE).finding.cost is None
-
-
-def test_given_episodes_that_lost_more_than_the_rule_says_of_now_when_found_then_they_are_what_it_cost() -> None:
-    episodes = (Episode(600.0, 2_400.0, nodes=("algo-1",), wasted_s=1_800.0), Episode(6_000.0, 7_200.0, wasted_s=0.0))
-    verdict = replace(fired(LOW, wasted=0.05, nodes=(1, 4)), merged=episodes)
-    finding = finding_of(verdict, PRICED)
-
-    assert finding.wasted_share == pytest.approx(0.25)
-    assert finding.wasted_nodes == pytest.approx(0.25)
-    assert [each.cost for each in finding.episodes] == [pytest.approx(1.9125), 0.0]
-    assert finding.loss is not None
-    assert finding.loss.lost == pytest.approx(1.9125)
-
-
-def test_given_an_episode_that_goes_on_when_scored_then_what_is_being_lost_counts_more_the_longer_it_lasts() -> None:
-    def score(hours: float, *, ended: bool = False) -> float:
-        at = 24.0 * 3_600.0
-        start = at - 3_600.0 * hours
-        episode = Episode(start, at if ended else None, nodes=("algo-1",), wasted_s=3_600.0 * hours)
-        verdict = replace(fired(LOW, wasted=hours / 24.0), merged=(episode,))
-        return finding_of(verdict, replace(PRICED, watermark_s=at, nodes=1)).score
-
-    assert score(2.0, ended=True) == pytest.approx(100.0 * 2.0 / 24.0)
-    assert score(2.0) == pytest.approx(100.0 * (2.0 / 24.0 + 22.0 / 24.0 / 3.0))
-    scores = [score(hours) for hours in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 24.0)]
-    assert scores == sorted(scores)
-    assert scores[-1] == pytest.approx(100.0)
-
-
-@pytest.mark.parametrize(("hours", "score"), [(0.0, 100.0), (1.0, 50.0), (3.0, 25.0), (9.0, 10.0)])
-def test_given_a_risk_that_comes_true_soon_when_scored_then_it_is_as_grave_as_the_time_is_short(
-    hours: float, score: float
-) -> None:
-    risk = fired("GPUMemoryIncrease", affected_share=0.01, time_left_s=3_600.0 * hours)
-
-    assert finding_of(risk, PRICED).score == pytest.approx(score)
-    assert finding_of(replace(risk, history=over("GPUMemoryIncrease").history), PRICED).score < 1.0
+    assert score_of(lost_share=lost_share, affected_share=affected) == pytest.approx(score)

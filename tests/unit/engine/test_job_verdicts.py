@@ -10,8 +10,9 @@ from tests.support.verdicts import fired, over, quiet
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.assessment import assess
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts, unit_verdicts
-from trainguard.engine.streams.family_streams import FamilyVerdicts
+from trainguard.engine.jobs.job_ledger import account_of
+from trainguard.engine.jobs.job_verdicts import job_verdicts, unit_verdicts
+from trainguard.engine.streams.family_streams import FamilyVerdicts, Look
 from trainguard.engine.streams.job_streams import JobState, JobStreams
 from trainguard.engine.streams.late_streams import LateStreams
 from trainguard.engine.streams.rebuilt import emptied, opened
@@ -22,6 +23,8 @@ from trainguard.errors import ForeignKeyError, RuleConfigError, StateCodecError,
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding
 from trainguard.layout import ProfileRoot
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.shares import StepShares
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
 from trainguard.rules.rule_result import RuleResult
@@ -30,6 +33,7 @@ RULE = "LowGPUUtilization"
 JOB = JobRecord("job", "arn", "profiles", "", instance_type="ml.p3.2xlarge", instance_count=2, started_at=50.0)
 PLAN = FAMILIES.plan(JOB)
 SYSTEM, OTHER = (StreamKey("job", node, "system") for node in ("algo-1", "algo-2"))
+LOOK = Look(closed=False)
 FIRE = Fire(RULE, RuleResult(Status.FIRED, "so."), 60.0)
 
 
@@ -45,11 +49,18 @@ class Family:
     unpaid_s: float = 0.0
     watermark_s: float | None = 100.0
     stored_rules: tuple[Mapping[str, StoredRule], ...] = ()
+    step_shares: StepShares | None = None
+    made: Ledger | None = None
     asked: list[tuple[bool, float | None]] = field(default_factory=list)
+    asked_ledger: list[tuple[bool, StepShares | None]] = field(default_factory=list)
 
-    def judge(self, *_: object, closed: bool, now: float | None) -> FamilyVerdicts:
-        self.asked.append((closed, now))
+    def judge(self, _job: object, _plan: object, _own: object, look: Look) -> FamilyVerdicts:
+        self.asked.append((look.closed, look.now))
         return FamilyVerdicts(self.verdicts, self.fires)
+
+    def ledger(self, _account: Account, *, ended: bool, shares: StepShares | None) -> Ledger | None:
+        self.asked_ledger.append((ended, shares))
+        return self.made
 
     def unit_verdicts(self) -> dict[str, dict[str, Verdict]]:
         return {each.rule: {"algo-1": each} for each in self.verdicts}
@@ -68,7 +79,9 @@ def test_given_families_when_a_job_is_judged_then_all_their_verdicts_count_and_a
     closing: bool, closed: bool, ended: bool
 ) -> None:
     first, second = Family((quiet(RULE),)), Family((quiet("BatchSize"),), (FIRE,))
-    verdicts, fires = job_verdicts(replace(JOB, closing=closing), PLAN, of(first, second, closed=closed), now=7.0)
+    verdicts, fires = job_verdicts(
+        replace(JOB, closing=closing), PLAN, of(first, second, closed=closed), look=Look(closed, 7.0)
+    )
     assert [(each.rule, each.ended) for each in verdicts] == [(RULE, ended), ("BatchSize", ended)]
     assert fires == [FIRE]
     assert first.asked == second.asked == [(closed, 7.0)]
@@ -84,7 +97,7 @@ def test_given_rules_at_fault_disabled_or_gone_when_a_job_is_judged_then_each_ha
     )
     stored = ({"Gone": StoredRule(), RULE: StoredRule()},)
     verdicts, _ = job_verdicts(
-        JOB, plan, of(Family((quiet(RULE),), stored_rules=stored), stored_rules={"Own": StoredRule()})
+        JOB, plan, of(Family((quiet(RULE),), stored_rules=stored), stored_rules={"Own": StoredRule()}), look=LOOK
     )
     assert [(each.rule, each.result.status) for each in verdicts] == [
         (RULE, Status.OK),
@@ -130,7 +143,7 @@ def test_given_a_job_when_looked_at_then_it_is_near_a_change_where_a_unit_or_a_r
 ) -> None:
     found = assess(JOB, PLAN, of(Family(), family), now=7.0)
     assert found.near is near
-    assert (found.news, found.ended, len(found.verdicts)) == ((), {}, 1)
+    assert (found.news, found.ended, len(found.case.verdicts)) == ((), {}, 1)
     assert family.asked == [(False, 7.0)]
 
 
@@ -138,7 +151,7 @@ def test_given_a_job_when_looked_at_then_it_is_near_a_change_where_a_unit_or_a_r
 def test_given_a_finding_that_is_over_when_looked_at_then_it_is_told_once_and_its_episode_ends(
     episode: int, ended: dict[str, int]
 ) -> None:
-    verdict = over(RULE, wasted=0.3)
+    verdict = over(RULE)
     verdict.history.alerted = episode
     job = replace(JOB, episodes={RULE: episode})
     streams = of(Family((verdict, fired("BatchSize")), (FIRE,)))

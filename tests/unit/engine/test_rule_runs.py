@@ -7,15 +7,20 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from tests.support.ledgers import one_node
 from tests.support.own_rules import OwnJob, OwnParameters, OwnRule, OwnState
+from tests.support.verdicts import claiming_kind
 from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule, gone_rules
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import RuleConfigError, RuleFailedError
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Progress
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.job import Ledger
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
+from trainguard.rules.registry import SPECS
 from trainguard.rules.rule_result import RuleResult
 
 RULE = LowGPUUtilization()
@@ -172,25 +177,24 @@ def test_given_a_state_that_cannot_be_read_when_opened_then_the_rule_begins_anew
     assert runs.entry.data == msgspec.msgpack.encode(RULE.state_type())
 
 
-@pytest.mark.parametrize(
-    ("began_at", "watermark_s", "paid_from", "paid_s"),
-    [(100.0, 700.0, None, 660.0), (100.0, 700.0, 300.0, 400.0), (100.0, 700.0, 800.0, 0.0), (None, 700.0, None, 60.0)],
-)
-def test_given_a_stream_when_its_time_is_paid_for_then_from_its_start_or_a_minute_before_it_was_judged(
-    began_at: float | None, watermark_s: float, paid_from: float | None, paid_s: float
-) -> None:
-    assert StoredRule(began_at=began_at, watermark_s=watermark_s).paid_s(paid_from) == paid_s
+def test_given_a_ledger_when_a_rule_fires_then_its_claim_is_its_severity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is asked for when something fires, and only then."""
+    monkeypatch.setitem(SPECS, NAME, replace(SPECS[NAME], text=None))
+    asked: list[bool] = []
 
+    def ledger() -> Ledger:
+        asked.append(True)
+        return one_node((0.0, 1.0, {Bucket.UNEXPLAINED: 0.6}), hours=1.0)
 
-def test_given_a_finding_that_wasted_half_of_the_time_when_it_fires_then_its_episode_has_its_seconds() -> None:
-    runs = Runs()
-    runs.say(100.0, OK)
-    (fire,) = runs.say(160.0, replace(FIRED, wasted_share=0.5))
-    assert fire.episodes[0].wasted_s == 60.0
-    assert runs.entry.history.alerted_severity == "critical"
-    other = Runs()
-    (fire,) = other.say(160.0, replace(FIRED, wasted_share=0.5), paid_from=0.0)
-    assert fire.episodes[0].wasted_s == 80.0
+    runs, found = Runs(), replace(FIRED, onset=0.0, kind=claiming_kind(NAME))
+    assert runs.say(60.0, OK, ledger=ledger) == []
+    assert asked == []
+    (fire,) = runs.say(120.0, found, ledger=ledger)
+    assert fire.ledger is not None
+    assert fire.ledger.gpu_seconds(Bucket.UNEXPLAINED) == pytest.approx(0.6 * 3_600.0)
+    assert (asked, runs.entry.history.alerted_severity) == ([True], "critical")
+    assert runs.say(180.0, found, ledger=ledger) == []
+    assert asked == [True]
 
 
 class Own(OwnRule):

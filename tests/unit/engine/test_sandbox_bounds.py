@@ -5,16 +5,19 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from tests.support.own_rules import OwnRule
 from trainguard.engine.streams.sandbox import sandboxed, shown
 from trainguard.errors import RuleLoadError
+from trainguard.finding import Fact, Progress
 from trainguard.records import Status
 from trainguard.rules.late_view import LateView
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.rule_result import Measure, RuleResult
 
 SAID = RuleResult(Status.OK, "so.")
+FACT = Fact(name="speed", value=7.0, unit="rpm")
 
 
 @pytest.mark.parametrize(
@@ -23,13 +26,15 @@ SAID = RuleResult(Status.OK, "so.")
         ({"reason": "r" * 1_001}, {"reason": "r" * 1_000}),
         ({"reason": ""}, {"reason": "no reason given."}),
         ({"advice": "a" * 1_001}, {"advice": "a" * 1_000}),
-        ({"worst": "w" * 121, "patience": "p" * 121}, {"worst": "w" * 120, "patience": "p" * 120}),
+        ({"worst": "w" * 121, "kind": "k" * 121}, {"worst": "w" * 120, "kind": "k" * 120}),
+        ({"progress": Progress(seen=1, needed=2)}, {}),
         ({"measured": 3}, {"measured": 3.0}),
         ({"measured": np.float64(2.5), "threshold": np.int64(7)}, {"measured": 2.5, "threshold": 7.0}),
         ({"measure": Measure("m" * 121, "u" * 121)}, {"measure": Measure("m" * 120, "u" * 120)}),
         ({"measure": Measure("what", cast("Any", None))}, {"measure": Measure("what", "")}),
         ({"affected_share": 0.0, "wasted_share": 1.0, "confidence": 1}, {"confidence": 1.0}),
-        ({"score": 50.0, "facts": {"a": 1}}, {"score": None, "facts": {}}),
+        ({"score": 50.0, "needs_longer": cast("Any", 1)}, {"score": None, "needs_longer": False}),
+        ({"facts": (FACT,) * 12, "clause": "c" * 1_001}, {"clause": "c" * 1_000}),
         ({"data_points": 0}, {}),
         ({"data_points": np.int64(7)}, {"data_points": 7}),
         ({"pooled": (0, 3)}, {}),
@@ -60,6 +65,14 @@ def test_given_what_a_row_can_hold_when_said_then_it_is_taken_and_cut_to_its_roo
         ("oversized", 1),
         ("idle_node", "busy"),
         ("reason", 7),
+        ("kind", 7),
+        ("past_reason", 7),
+        ("progress", "1/2"),
+        ("facts", {"a": 1}),
+        ("facts", ("a",)),
+        ("facts", (FACT,) * 13),
+        ("facts", (replace_struct(FACT, value=float("nan")),)),
+        ("facts", (replace_struct(FACT, value=[1]),)),
         ("advice", b"bytes"),
         ("worst", 0),
         ("measured", True),

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.ledgers import one_node
 from tests.support.own_rules import OwnJob, deploy
 from tests.support.verdicts import fired, quiet
 from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
+from trainguard.engine.diagnosis.case import Case
+from trainguard.engine.diagnosis.diagnosis import diagnose
 from trainguard.engine.outbox.rows import RowContext
 from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
@@ -25,9 +28,12 @@ from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.families.profiler.system_stream import SystemState
 from trainguard.families.training.debug_stream import DebugState
 from trainguard.finding import Finding
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.job import Ledger
 from trainguard.ports import Timing
 from trainguard.pricing.cost import Account
-from trainguard.records import AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, Status, StreamKey
+from trainguard.records import AlertKind, JobRecord, JobStatus, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
+from trainguard.rules.ledger_text import shares_of
 from trainguard.state.codec import CODEC, decode_state, encode_state
 
 RULE, REPORT, NOW = "LowGPUUtilization", "ProfilerReport", 1_795_248_000.0
@@ -65,6 +71,17 @@ class Streams(FamilyStreams):
 
     def judge(self, *_: object, **__: object) -> FamilyVerdicts:
         return FamilyVerdicts([], [])
+
+
+def case(*verdicts: Verdict, ledger: Ledger | None = None) -> Case:
+    """Return a job that was judged so, of one hour."""
+    account = Account("ml.p3.2xlarge", 0.0, 3_600.0, 1)
+    known = one_node(hours=1.0) if ledger is None else ledger
+    return Case(JOB, PLAN, streams({SYSTEM: (NodeRecord(SYSTEM), Seen())}), verdicts, account, known)
+
+
+def rows_of(of: Case) -> list[RuleRow]:
+    return job_rows(CONTEXT, of, diagnose(of))
 
 
 def streams(*families: Mapping[StreamKey, tuple[NodeRecord, Any]], **state: Any) -> JobStreams:
@@ -138,7 +155,8 @@ def test_given_a_row_that_was_shown_when_a_job_is_judged_then_it_is_written_if_i
     whole = streams(published=before | {REPORT: ("OK -1", NOW)})
     entry = OutboxEntry("fire", 0, NOW, Finding(RULE, None, "so."), kind=AlertKind.CLEARED)
     verdict = replace(quiet(RULE), watermark_s=400.0)
-    rows = due_rows(CONTEXT, [verdict], whole, [entry] if told else [], now=NOW, finished=finished)
+    news = [entry] if told else []
+    rows = due_rows(rows_of(case(verdict)), [verdict], whole, news, now=NOW, finished=finished)
     assert [row.rule for row in rows] == ([RULE] if due else []) + ([REPORT] if finished else [])
     assert whole.state.published[RULE] == (("OK -1", NOW) if due else published)
     assert whole.state.watermark_s.get(RULE) == ((500.0 if finished else 400.0) if due else None)
@@ -149,7 +167,7 @@ def test_given_the_report_s_row_when_it_does_not_change_then_it_is_written_each_
     ago_s: float, due: bool
 ) -> None:
     whole = streams(published={REPORT: ("OK -1", NOW - ago_s), RULE: ("OK -1", NOW)})
-    rows = due_rows(CONTEXT, [quiet(RULE)], whole, [], now=NOW, finished=False)
+    rows = due_rows(rows_of(case(quiet(RULE))), [quiet(RULE)], whole, [], now=NOW, finished=False)
     assert [row.rule for row in rows] == ([REPORT] if due else [])
 
 
@@ -171,7 +189,7 @@ def test_given_a_verdict_when_its_row_is_written_then_it_is_known_as_far_as_its_
     whole = streams(
         {SYSTEM: (NodeRecord(SYSTEM), Seen(State(900.0)))}, watermark_s={} if before is None else {RULE: before}
     )
-    row, report = as_known(job_rows(CONTEXT, [verdict]), [verdict], whole)
+    row, report = as_known(rows_of(case(verdict)), [verdict], whole)
     assert row.evaluated_through == through
     assert (report.rule, report.evaluated_through) == (
         REPORT,
@@ -180,15 +198,18 @@ def test_given_a_verdict_when_its_row_is_written_then_it_is_known_as_far_as_its_
 
 
 def test_given_findings_when_rows_are_made_then_each_stands_among_the_others_and_the_report_has_the_gravest() -> None:
-    low, high = fired(RULE, wasted=0.1), fired("CPUBottleneck", wasted=0.9)
-    rows = job_rows(CONTEXT, [low, quiet("BatchSize"), high])
+    ledger = one_node((0.0, 0.5, {Bucket.DATA: 1.0}), (0.5, 1.0, {Bucket.UNEXPLAINED: 0.3}), hours=1.0)
+    low, high = fired(RULE, (0.5, 1.0)), fired("CPUBottleneck", (0.0, 0.5))
+    rows = rows_of(case(low, quiet("BatchSize"), high, ledger=ledger))
     assert [(row.rule, row.finding.severity) for row in rows] == [
         (RULE, "medium"),
         ("BatchSize", None),
         ("CPUBottleneck", "critical"),
         (REPORT, "critical"),
     ]
-    assert [row.wasted_percent for row in rows] == [10.0, None, 90.0, 90.0]
+    assert [row.wasted_percent for row in rows] == [15.0, None, 50.0, 50.0]
+    assert rows[-1].finding.finding_kind == "unhealthy"
+    assert shares_of(rows[-1].finding.facts) == {Bucket.COMPUTE: 0.35, Bucket.DATA: 0.5, Bucket.UNEXPLAINED: 0.15}
 
 
 def test_it_is_noted_since_when_an_item_says_the_same() -> None:

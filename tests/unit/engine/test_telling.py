@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from tests.support.delivery import Network
-from tests.support.small_job import JOB, Upload, uploads
-from tests.support.verdicts import fired, over, quiet
+from tests.support.ledgers import HOUR_S, one_node
+from tests.support.small_job import JOB, Upload, describe, uploads
+from tests.support.verdicts import ALWAYS, fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
 from trainguard.adapters.memory.faults import Crash
 from trainguard.engine.outbox.fires import execution_name, fire_payload
@@ -18,8 +19,11 @@ from trainguard.engine.streams.job_streams import JobState
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding, Severity
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, OutboxEntry, Status
+from trainguard.rules.ledger_text import shares_of
 
 RULE = "LowGPUUtilization"
 RECORD = JobRecord(JOB, "arn", "profiles", "")
@@ -33,8 +37,15 @@ def alerted(verdict: Verdict, *, severity: str | None = "low", episode: int = 0)
     return replace(verdict, history=told)
 
 
-def tell(state: JobState, *verdicts: Verdict, job: JobRecord = RECORD, account: Account = ACCOUNT) -> list[Any]:
-    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state)
+def lost(share: float) -> Ledger:
+    """Return the ledger of a job of two hours of which a share was lost."""
+    return one_node((0.0, NOW / HOUR_S, {Bucket.UNEXPLAINED: share}), hours=NOW / HOUR_S, hourly=3.825)
+
+
+def tell(
+    state: JobState, *verdicts: Verdict, wasted: float = 0.0, job: JobRecord = RECORD, account: Account = ACCOUNT
+) -> list[Any]:
+    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lost(wasted))
     return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in news]
 
 
@@ -51,14 +62,14 @@ def test_given_a_fire_told_as_low_when_it_has_grown_then_one_escalation_tells_ho
     wasted: float, told: list[Any]
 ) -> None:
     state = JobState()
-    assert tell(state, alerted(fired(RULE, wasted=wasted))) == told
-    assert tell(state, alerted(fired(RULE, wasted=wasted))) == []
+    assert tell(state, alerted(fired(RULE, ALWAYS)), wasted=wasted) == told
+    assert tell(state, alerted(fired(RULE, ALWAYS)), wasted=wasted) == []
 
 
 def test_given_a_finding_that_grows_step_by_step_and_shrinks_when_told_then_each_level_is_told_once() -> None:
     state = JobState()
     steps = (0.05, 0.2, 0.05, 0.2, 0.4, 0.15, 0.9, 0.1, 0.95)
-    told = [tell(state, alerted(fired(RULE, wasted=wasted))) for wasted in steps]
+    told = [tell(state, alerted(fired(RULE, ALWAYS)), wasted=wasted) for wasted in steps]
     assert [entry[1:] for step in told for entry in step] == [
         ("low", "medium"),
         ("medium", "high"),
@@ -70,39 +81,40 @@ def test_given_a_finding_that_grows_step_by_step_and_shrinks_when_told_then_each
 def test_given_a_fire_that_was_told_as_graver_when_the_job_as_a_whole_is_less_so_then_nothing_is_told(
     severity: str,
 ) -> None:
-    assert tell(JobState(), alerted(fired(RULE, wasted=0.3), severity=severity)) == []
+    assert tell(JobState(), alerted(fired(RULE, ALWAYS), severity=severity), wasted=0.3) == []
 
 
 def test_given_a_fire_of_an_older_version_when_its_severity_is_not_known_then_it_counts_as_told_as_it_is() -> None:
     state = JobState()
-    assert tell(state, alerted(fired(RULE, wasted=0.3), severity=None)) == []
-    assert tell(state, alerted(fired(RULE, wasted=0.9), severity=None)) == [
+    assert tell(state, alerted(fired(RULE, ALWAYS), severity=None), wasted=0.3) == []
+    assert tell(state, alerted(fired(RULE, ALWAYS), severity=None), wasted=0.9) == [
         (AlertKind.ESCALATION, "high", Severity.CRITICAL)
     ]
 
 
 def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severity_is_not_told_as_its_own() -> None:
-    cause, symptom = alerted(fired("CPUBottleneck", wasted=0.2)), alerted(fired(RULE, wasted=0.3), severity="high")
-    assert tell(JobState(), cause, symptom) == [(AlertKind.ESCALATION, "low", Severity.MEDIUM)]
+    cause, symptom = alerted(fired("CPUBottleneck", ALWAYS)), alerted(fired(RULE, ALWAYS), severity="high")
+    assert tell(JobState(), cause, symptom, wasted=0.2) == [(AlertKind.ESCALATION, "low", Severity.MEDIUM)]
 
 
 def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_long_it_was_and_what_it_cost() -> None:
     state = JobState()
-    ended = alerted(over(RULE, wasted=0.4), severity="high")
-    (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state)
+    ended = alerted(over(RULE, (0.0, 1.0)), severity="high")
+    (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state, lost(0.4))
     assert (entry.kind, entry.lasted_s, entry.enqueued_at) == (AlertKind.CLEARED, NOW - 60.0, NOW)
-    assert (entry.finding.cost or "").startswith("about USD ")
+    assert entry.finding.cost == "about USD 1.53 of the USD 7.65 spent"
+    assert shares_of(entry.finding.facts) == {Bucket.COMPUTE: 0.6, Bucket.UNEXPLAINED: 0.4}
     assert entry.finding.reason == f"{RULE} is fine again."
     assert tell(state, ended) == []
 
 
 def test_given_a_second_episode_when_it_grows_and_ends_then_it_is_told_anew() -> None:
     state, second = JobState(), replace(RECORD, episodes={RULE: 1})
-    assert tell(state, alerted(over(RULE, wasted=0.9), severity="critical")) == [
+    assert tell(state, alerted(over(RULE, ALWAYS), severity="critical"), wasted=0.9) == [
         (AlertKind.CLEARED, None, Severity.CRITICAL)
     ]
-    again = alerted(fired(RULE, wasted=0.9), severity="high", episode=1)
-    assert tell(state, again, job=second) == [(AlertKind.ESCALATION, "high", Severity.CRITICAL)]
+    again = alerted(fired(RULE, ALWAYS), severity="high", episode=1)
+    assert tell(state, again, job=second, wasted=0.9) == [(AlertKind.ESCALATION, "high", Severity.CRITICAL)]
     assert tell(state, alerted(over(RULE), episode=1), job=second)[0][0] is AlertKind.CLEARED
 
 
@@ -110,20 +122,20 @@ def test_given_a_second_episode_when_it_grows_and_ends_then_it_is_told_anew() ->
     "verdict",
     [
         quiet(RULE),
-        fired(RULE, wasted=0.9),
-        alerted(fired(RULE, wasted=0.9), episode=3),
+        fired(RULE, ALWAYS),
+        alerted(fired(RULE, ALWAYS), episode=3),
         alerted(replace(over(RULE), result=replace(over(RULE).result, status=Status.ERROR))),
     ],
 )
 def test_given_what_was_never_alerted_is_of_another_episode_or_failed_when_told_then_nothing_is(
     verdict: Verdict,
 ) -> None:
-    assert tell(JobState(), verdict) == []
+    assert tell(JobState(), verdict, wasted=0.9) == []
 
 
 def test_given_a_job_that_ends_when_findings_end_with_it_then_nothing_is_told() -> None:
     closing = replace(RECORD, closing=True)
-    assert tell(JobState(), alerted(over(RULE)), alerted(fired("CPUBottleneck", wasted=0.9)), job=closing) == []
+    assert tell(JobState(), alerted(over(RULE)), alerted(fired("CPUBottleneck", ALWAYS)), job=closing) == []
 
 
 def test_given_a_job_without_data_when_told_then_nothing_is() -> None:
@@ -173,15 +185,23 @@ def minutes(*, busy: int | None, after: int) -> list[Upload]:
 STORY = [
     *minutes(busy=68, after=0),
     *minutes(busy=2, after=14),
-    *minutes(busy=2, after=28),
+    *minutes(busy=None, after=28),
     *minutes(busy=None, after=42),
 ]
-"""A job whose GPUs are not quite busy, then idle, then busy."""
+"""A job whose GPUs are not quite busy, then idle, then busy for longer than they idled."""
+
+
+def lone() -> Network:
+    """Return a network whose job has one node, and as many GPUs as write metrics."""
+    network = Network()
+    alone = replace(describe(), instance_type="ml.own.2xlarge", instance_count=1, framework_profiling=False)
+    network.world.training_jobs.set(alone)
+    return network
 
 
 def live(*, dying_after: int | None = None) -> Network:
     """Let the story happen with a tick a minute; each tick dies after so many calls, and another one follows."""
-    network = Network()
+    network = lone()
     for upload in STORY:
         network.put(upload)
         network.announce(upload, upload.at)
@@ -210,7 +230,7 @@ def test_given_a_finding_that_grows_and_ends_when_the_job_runs_then_fire_growth_
 def test_given_a_tick_that_dies_once_an_end_is_told_when_the_finding_comes_back_before_the_next_then_it_is_a_new_fire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    network = Network()
+    network = lone()
     again = minutes(busy=40, after=56)
 
     def arrive(chosen: list[Upload], *, ticking: bool) -> None:

@@ -4,22 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trainguard.engine.verdicts.joint_loss import joint_nodes
 
 from tests.support.verdicts import fired, quiet
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness, StoredEpisode
 from trainguard.engine.verdicts.explanations import Explanation, advice_of
 from trainguard.engine.verdicts.final import final
-from trainguard.engine.verdicts.findings import RankedFinding, rank_findings
 from trainguard.engine.verdicts.liveness import ends_episode, known_until, liveness_of, with_liveness
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.nearness import is_near
 from trainguard.engine.verdicts.overlap import left_of, loss_weights, on_same_nodes, shared_share, split_parts
-from trainguard.engine.verdicts.severity import score_of, wasted_share_of
-from trainguard.engine.verdicts.verdict import Reach, Verdict, shown_status
-from trainguard.finding import MOST_EPISODES, Episode, Finding
-from trainguard.pricing.cost import Account
+from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.finding import MOST_EPISODES, Episode
 from trainguard.records import JOB_NODE, Status
 from trainguard.rules.rule_result import RuleResult
 
@@ -80,51 +76,6 @@ def test_given_episodes_on_nodes_when_compared_then_one_of_the_whole_job_has_all
     one: tuple[str, ...], other: tuple[str, ...], same: bool
 ) -> None:
     assert on_same_nodes(Episode(0.0, 1.0, one), Episode(0.0, 1.0, other)) is same
-
-
-def losing(episodes: list[Episode], charged: float | None, rule: str = RULE, unexplained: bool = True) -> RankedFinding:
-    found = Finding(rule, None, "so.", episodes=tuple(episodes))
-    left = tuple(episodes) if unexplained else ()
-    return RankedFinding(found, 1.0, True, None, None, None, (1, 1), None, charged_nodes=charged, unexplained=left)
-
-
-def lost(start: float, end: float | None, share: float, *gpus: str, nodes: tuple[str, ...] = ("a",)) -> Episode:
-    length_s = (1_000.0 if end is None else end) - start
-    return Episode(start, end, nodes, gpus, wasted_s=share * length_s * max(len(nodes), 1))
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "together"),
-    [
-        (lost(0.0, 400.0, 0.5), lost(400.0, 800.0, 0.5), 1.0),
-        (lost(0.0, 400.0, 0.5), lost(200.0, 600.0, 0.5), 0.75),
-        (lost(0.0, 400.0, 0.25), lost(0.0, 400.0, 0.5), 2.0 / 3.0),
-        (lost(0.0, 400.0, 0.5, "gpu0"), lost(0.0, 400.0, 0.25, "gpu1"), 1.0),
-        (lost(0.0, 400.0, 0.5, "a/gpu0"), lost(0.0, 400.0, 0.25, "gpu0", "b/gpu1"), 2.0 / 3.0),
-        (lost(0.0, 400.0, 0.75, "gpu0"), lost(0.0, 400.0, 0.75, "gpu1"), 1.0 / 1.5),
-        (lost(0.0, 400.0, 0.5, "gpu0"), lost(0.0, 400.0, 0.5), 0.5),
-        (lost(0.0, None, 0.5), lost(600.0, 1_000.0, 0.5), 1.0 - 0.2 / 0.7),
-        (lost(0.0, 400.0, 0.5), lost(0.0, 400.0, 0.5, nodes=("b",)), 1.0),
-        (lost(0.0, 400.0, 0.5), lost(0.0, 400.0, 0.5, nodes=()), 0.5),
-        (lost(0.0, 400.0, 0.5, nodes=("a", "b")), lost(0.0, 400.0, 0.5), 2.0 / 3.0),
-    ],
-)
-def test_given_two_findings_when_their_losses_are_joined_then_what_is_lost_at_once_on_the_same_gpus_counts_once(
-    first: Episode, second: Episode, together: float
-) -> None:
-    both = [losing([first], 0.25), losing([second], 0.75)]
-    assert joint_nodes(both, 1_000.0) == pytest.approx(together)
-
-
-def test_given_findings_whose_times_are_not_known_when_joined_then_the_largest_loss_counts() -> None:
-    known = losing([lost(0.0, 400.0, 0.5)], 0.25)
-    assert joint_nodes([], 1_000.0) is None
-    assert joint_nodes([losing([], None)], 1_000.0) is None
-    assert joint_nodes([known, losing([lost(400.0, 800.0, 0.5)], 0.75)], None) == 0.75
-    assert joint_nodes([known, losing([], 0.75, unexplained=False)], 1_000.0) == 0.75
-    assert joint_nodes([known, losing([lost(9.0, 9.0, 0.0)], 0.75)], 1_000.0) == pytest.approx(1.0)
-    assert joint_nodes([losing([lost(9.0, 9.0, 0.0)], 0.75)], 1_000.0) == 0.75
-    assert joint_nodes([losing([lost(0.0, 400.0, 0.5), lost(0.0, 400.0, 0.25)], 0.75)], 1_000.0) == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(
@@ -221,14 +172,14 @@ def episodes_of(
 
 def test_given_episodes_of_nodes_when_merged_then_those_that_touch_are_one_and_the_rest_are_counted() -> None:
     many = [(100.0 * place, 100.0 * place + 50.0) for place in range(MOST_EPISODES + 2)]
-    found = merged_episodes({"a": episodes_of(*many, earlier=3), "b": episodes_of(earlier=5)}, 2)
+    found = merged_episodes({"a": episodes_of(*many, earlier=3), "b": episodes_of(earlier=5)})
     assert (len(found.episodes), found.earlier, found.episodes[0].start) == (MOST_EPISODES, 7, 200.0)
-    assert merged_episodes({"a": episodes_of(*many[:8], earlier=3)}, 1).earlier == 3
-    touching = merged_episodes({"a": episodes_of((0.0, 50.0), (60.0, None)), "b": episodes_of((50.0, 59.0))}, 2)
+    assert merged_episodes({"a": episodes_of(*many[:8], earlier=3)}).earlier == 3
+    touching = merged_episodes({"a": episodes_of((0.0, 50.0), (60.0, None)), "b": episodes_of((50.0, 59.0))})
     assert [(each.start, each.end) for each in touching.episodes] == [(0.0, 59.0), (60.0, None)]
-    open_ = merged_episodes({"a": episodes_of((0.0, None)), "b": episodes_of((9_000.0, 9_500.0))}, 2)
+    open_ = merged_episodes({"a": episodes_of((0.0, None)), "b": episodes_of((9_000.0, 9_500.0))})
     assert [(each.start, each.end, each.nodes) for each in open_.episodes] == [(0.0, None, ("a", "b"))]
-    assert merged_episodes({"a": episodes_of()}, 1).episodes == ()
+    assert merged_episodes({"a": episodes_of()}).episodes == ()
 
 
 @pytest.mark.parametrize(("threshold", "worst"), [(None, 40.0), (70.0, 20.0), (10.0, 40.0)])
@@ -236,67 +187,37 @@ def test_given_an_episode_of_two_nodes_when_merged_then_the_measure_furthest_fro
     threshold: float | None, worst: float
 ) -> None:
     parts = {
-        "a": episodes_of((0.0, 50.0), measured=40.0, wasted_s=None, reason="mild"),
-        "b": episodes_of((0.0, 50.0), measured=20.0, wasted_s=0.5, reason="grave", threshold=threshold),
+        "a": episodes_of((0.0, 50.0), measured=40.0, reason="mild"),
+        "b": episodes_of((0.0, 60.0), measured=20.0, reason="longest", threshold=threshold),
     }
-    (found,) = merged_episodes(parts, 2).episodes
-    assert (found.measured, found.wasted_s, found.reason) == (worst, 0.5, "grave")
+    (found,) = merged_episodes(parts).episodes
+    assert (found.measured, found.reason) == (worst, "longest")
 
 
-def test_given_a_part_of_the_whole_job_when_merged_with_nodes_then_the_larger_loss_counts() -> None:
-    whole = episodes_of((0.0, 50.0), wasted_s=10.0)
-    for of_node, counts in ((25.0, 25.0), (15.0, 20.0)):
-        (found,) = merged_episodes({JOB_NODE: whole, "a": episodes_of((0.0, 50.0), wasted_s=of_node)}, 2).episodes
-        assert (found.wasted_s, found.nodes) == (counts, ())
-    placed = episodes_of((0.0, 50.0), wasted_s=10.0, gpus=("a/gpu0", "b/gpu1"))
-    for of_node, counts in ((25.0, 25.0), (15.0, 20.0)):
-        (found,) = merged_episodes({JOB_NODE: placed, "a": episodes_of((0.0, 50.0), wasted_s=of_node)}, 2).episodes
-        assert (found.wasted_s, found.nodes) == (counts, ("a", "b"))
-    (alone,) = merged_episodes({JOB_NODE: placed}, 3).episodes
-    assert (alone.wasted_s, alone.spread, alone.nodes, alone.gpus) == (30.0, 3, ("a", "b"), ("a/gpu0", "b/gpu1"))
+def test_given_a_part_of_the_whole_job_when_merged_then_it_is_of_all_unless_gpus_name_nodes() -> None:
+    nodes = {"a": episodes_of((0.0, 50.0))}
+    (found,) = merged_episodes({JOB_NODE: episodes_of((0.0, 50.0)), **nodes}).episodes
+    assert found.nodes == ()
+    placed = episodes_of((0.0, 50.0), gpus=("a/gpu0", "b/gpu1"))
+    (found,) = merged_episodes({JOB_NODE: placed, **nodes}).episodes
+    assert found.nodes == ("a", "b")
+    (alone,) = merged_episodes({JOB_NODE: placed}).episodes
+    assert (alone.nodes, alone.gpus) == (("a", "b"), ("a/gpu0", "b/gpu1"))
 
 
 @pytest.mark.parametrize(
     ("parts", "first"),
     [
-        ({"a": fired(RULE, wasted=0.9), "b": replace(quiet(RULE, Status.ERROR), rule=RULE)}, "a"),
+        ({"a": fired(RULE, wasted_share=0.9), "b": replace(quiet(RULE, Status.ERROR), rule=RULE)}, "a"),
         ({"a": quiet(RULE), "b": quiet(RULE, Status.ERROR)}, "b"),
         ({"a": quiet(RULE, Status.WARMING_UP), "b": quiet(RULE)}, "b"),
         ({"a": quiet(RULE), "b": quiet(RULE)}, "a"),
-        ({"a": fired(RULE), "b": fired(RULE, wasted=0.5)}, "b"),
+        ({"a": fired(RULE), "b": fired(RULE, wasted_share=0.5)}, "b"),
         ({"a": fired(RULE, affected_share=0.9), "b": fired(RULE, affected_share=0.8)}, "a"),
     ],
 )
 def test_given_verdicts_of_nodes_when_combined_then_the_gravest_speaks(parts: dict[str, Verdict], first: str) -> None:
     assert combine(RULE, parts).worst_first[0] == first
-
-
-@pytest.mark.parametrize(
-    ("affected", "nodes", "score"), [(0, 0, 40.0), (1, 1, 40.0), (0, 2, 10.0), (1, 2, 25.0), (2, 2, 40.0)]
-)
-def test_given_the_nodes_that_are_affected_when_scored_then_one_counts_a_quarter_and_all_count_whole(
-    affected: int, nodes: int, score: float
-) -> None:
-    assert score_of(wasted_share=0.4, affected_share=None, reach=Reach(affected, nodes, None)) == pytest.approx(score)
-
-
-@pytest.mark.parametrize(
-    ("said", "paid_s", "share"), [(None, 1_000.0, 0.25), (0.5, 1_000.0, 0.5), (0.5, 0.0, 0.5), (None, 100.0, 1.0)]
-)
-def test_given_episodes_when_their_loss_is_asked_then_it_is_of_the_nodes_they_were_on_and_no_more_than_all(
-    said: float | None, paid_s: float, share: float
-) -> None:
-    on = (Episode(0.0, 500.0, ("a", "b"), wasted_s=400.0), Episode(600.0, 700.0, spread=4, wasted_s=200.0))
-    verdict = replace(fired(RULE, wasted=said, nodes=(2, 4)), merged=on)
-    assert wasted_share_of(verdict, paid_s) == share
-
-
-def test_given_two_episodes_when_asked_what_they_cost_then_no_more_than_they_lasted_where_that_is_known() -> None:
-    assert StoredEpisode(0.0, 100.0, wasted_until_s=150.0, wasted_before_s=20.0).wasted_s == 130.0
-    assert StoredEpisode(0.0, 100.0, wasted_until_s=150.0, has_onset=True).wasted_s == 100.0
-    assert StoredEpisode(0.0, 100.0, wasted_until_s=10.0, wasted_before_s=20.0).wasted_s == 0.0
-    assert StoredEpisode(0.0, 100.0).wasted_s is None
-    assert StoredEpisode(0.0, 100.0, ended_at=80.0).until == 80.0
 
 
 @pytest.mark.parametrize(
@@ -324,8 +245,6 @@ def test_given_a_rule_that_waits_when_the_stream_has_ended_then_it_does_not_appl
     assert found.result.reason.startswith(reason)
 
 
-def test_given_a_job_without_a_start_when_ranked_then_what_the_rule_says_of_now_is_its_loss() -> None:
-    verdict = replace(fired(RULE, wasted=0.25), merged=(Episode(0.0, 500.0, wasted_s=400.0),))
-    for started_at, watermark_s, share in ((None, 1_000.0, 0.25), (0.0, None, 0.25), (200.0, 1_000.0, 0.5)):
-        (found,) = rank_findings([verdict], Account(None, started_at, watermark_s, 1))
-        assert (found.wasted_share, found.wasted_nodes) == (share, share)
+def test_given_an_episode_that_the_rule_ended_itself_then_it_is_over_then() -> None:
+    assert StoredEpisode(0.0, 100.0, ended_at=80.0).until == 80.0
+    assert StoredEpisode(0.0, 100.0).until == 100.0

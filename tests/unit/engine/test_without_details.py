@@ -11,10 +11,12 @@ from tests.support.delivered import UPLOADS, deliver
 from tests.support.delivery import Network
 from tests.support.own_rules import OwnJob, OwnParameters, deploy
 from tests.support.small_job import JOB, SETTINGS, describe
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
+from trainguard.engine.jobs.job_ledger import account_of, ledger_of
+from trainguard.engine.jobs.job_verdicts import job_verdicts
 from trainguard.engine.plan import RulePlan
+from trainguard.engine.streams.family_streams import Look
 from trainguard.engine.streams.job_streams import JobStreams
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
 from trainguard.records import JobRecord, NodeRecord, Status
@@ -44,19 +46,24 @@ def opened(items: Items, *, detailed: bool) -> tuple[JobRecord, RulePlan, JobStr
     return job, plan, FAMILIES.open(job.job, plan, records)
 
 
+def judged(job: JobRecord, plan: RulePlan, streams: JobStreams) -> tuple[list[Verdict], list[Fire]]:
+    return job_verdicts(job, plan, streams, look=Look(closed=streams.closed))
+
+
 def bare(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [replace(each, result=replace(each.result, details={})) for each in verdicts]
 
 
 def test_given_any_job_when_judged_without_details_then_all_else_is_the_same(items: Items) -> None:
     whole, brief = opened(items, detailed=True), opened(items, detailed=False)
-    (expected, fires), (verdicts, brief_fires) = job_verdicts(*whole), job_verdicts(*brief)
+    (expected, fires), (verdicts, brief_fires) = judged(*whole), judged(*brief)
     assert {each.result.status for each in verdicts} >= {Status.FIRED, Status.OK}
     (bottleneck,) = (each for each in verdicts if each.rule == "CPUBottleneck")
     assert bottleneck.result.status is Status.FIRED
     assert bare(verdicts) == bare(expected)
     assert brief_fires == [replace(each, result=fire.result) for each, fire in zip(fires, brief_fires, strict=True)]
     assert account_of(*brief) == account_of(*whole)
+    assert ledger_of(*brief).by_node() == ledger_of(*whole).by_node()
     for name in ("watermark_s", "nodes", "counters", "last_fault"):
         assert getattr(brief[2], name) == getattr(whole[2], name)
 
@@ -65,7 +72,7 @@ def test_given_streams_that_were_judged_without_details_when_looked_at_then_no_l
     items: Items,
 ) -> None:
     job, plan, streams = opened(items, detailed=False)
-    job_verdicts(job, plan, streams)
+    judged(job, plan, streams)
     profiler = ProfilerStreams.of(streams)
     for system in profiler.system.values():
         assert (system.state.kept.window, system.state.kept.histogram) == ([], b"")
@@ -104,7 +111,7 @@ def test_given_a_rule_over_the_job_that_reads_kept_points_when_judged_without_de
     deploy(monkeypatch, OwnNotes())
     reasons = []
     for detailed in (True, False):
-        verdicts, _ = job_verdicts(*opened(items, detailed=detailed))
+        verdicts, _ = judged(*opened(items, detailed=detailed))
         (own,) = (each for each in verdicts if each.rule == OwnNotes.name)
         reasons.append(own.result.reason)
     assert "algo-2" in reasons[0]

@@ -54,7 +54,7 @@ def idle(of: JobRecord = RUNNING, *nodes: str | None) -> list[StoredRow]:
     """Return the rows of a job of which each node idles by one of the measures."""
     kinds = nodes or (IDLE_TIME.what, QUIET_MEAN.what)
     rows = [low(of, f"algo-{number}", each, start=MONDAY + number * HOUR_S) for number, each in enumerate(kinds, 1)]
-    return [report_row(of), low(of, None), *rows]
+    return [report_row(of, lost=90.0), low(of, None), *rows]
 
 
 def said(of: JobRecord, *rows: StoredRow, now: float = NOW) -> JobVerdict:
@@ -62,12 +62,13 @@ def said(of: JobRecord, *rows: StoredRow, now: float = NOW) -> JobVerdict:
 
 
 def test_given_a_job_of_which_no_node_works_when_asked_then_it_is_idle_since_the_last_one_worked() -> None:
-    verdict = said(RUNNING, *idle())
+    verdict = said(RUNNING, report_row(RUNNING, lost=90.0), *idle()[1:])
     assert (verdict.verdict, verdict.certainty, verdict.rules) == (Verdict.IDLE, Certainty.HIGH, [LOW])
     assert verdict.since == "2026-11-23T02:00:00.000Z"
     assert verdict.idle_nodes == ["algo-1", "algo-2"]
     assert (verdict.why, verdict.advice) == ("No GPU is used.", "Stop it.")
     assert (verdict.spent, verdict.lost, verdict.currency, verdict.wasted_share) == (76.5, 68.85, "USD", 0.9)
+    assert said(RUNNING, report_row(RUNNING), *idle()[1:]).wasted_share is None
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,13 @@ def test_given_a_finding_that_is_over_when_asked_then_a_running_job_is_healthy_a
     assert said(RUNNING, report_row(RUNNING), found(RUNNING, severity=None)).verdict is Verdict.HEALTHY
     ended = job()
     assert said(ended, report_row(ended), found(ended, severity=None)).verdict is Verdict.WASTED
+
+
+def test_attention_is_waste_only_where_nothing_was_found() -> None:
+    report = report_row(RUNNING)
+    attention = replace(report, row=replace(report.row, finding=replace(report.row.finding, finding_kind="attention")))
+    assert said(RUNNING, attention, low(RUNNING, None, None)).verdict is Verdict.WASTED
+    assert said(RUNNING, attention, found(RUNNING, severity=None)).verdict is Verdict.HEALTHY
 
 
 @pytest.mark.parametrize(

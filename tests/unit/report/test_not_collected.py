@@ -1,6 +1,7 @@
 """What was not collected: each thing that is absent, with what is unknown and how to collect it; nothing else."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -9,6 +10,10 @@ import pytest
 from tests.support.judged_jobs import JOB, START, Node, judged_job
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.families.profiler.framework_stream import FrameworkState
+from trainguard.ledger.bucket import ROWS, Bucket
+from trainguard.ledger.job import Ledger
+from trainguard.ledger.node import NodeLedger, empty_amounts
+from trainguard.ledger.shares import StepShares
 from trainguard.report.document import NotCollected
 from trainguard.report.evaluated_job import EvaluatedJob
 from trainguard.report.not_collected import not_collected
@@ -55,30 +60,71 @@ def named(judged: EvaluatedJob, *, full: bool = True, missing: tuple[str, ...] =
     return {each.what: each for each in not_collected(judged, "full" if full else "state", missing)}
 
 
-def test_given_everything_when_asked_then_only_what_no_report_has_is_absent() -> None:
-    assert list(named(complete())) == ["Python profiles"]
+def test_of_a_job_with_everything_nothing_is_absent() -> None:
+    assert named(complete()) == {}
 
 
-def test_given_no_framework_metrics_when_asked_then_that_is_told_once_with_the_versions_that_can_write_them() -> None:
-    judged = judged_job()
+def without_framework(**changes: Any) -> EvaluatedJob:
+    judged = judged_job(job=replace(JOB, **changes))
     count_use(judged, PERCENTS)
-    (entry,) = named(judged).values()
+    return judged
+
+
+def test_without_steps_the_recorder_is_the_way() -> None:
+    (entry,) = named(without_framework()).values()
     assert entry.what == "Framework metrics"
     assert "StepOutlier" in entry.unknown
-    assert "none were asked for" in entry.unknown
-    assert all(said in entry.how for said in ("FrameworkProfile()", "ProfilingParameters", "2.0", "2.11", "smdebug"))
-    expected = judged_job(job=replace(JOB, framework_expected=True))
-    assert "expected, but none came" in named(expected)["Framework metrics"].unknown
+    assert "none came" in entry.unknown
+    assert entry.how.startswith("Use the recorder (docs/recorder.md)")
+    expected = named(without_framework(framework_expected=True))["Framework metrics"]
+    assert "expected, but none came" in expected.unknown
 
 
-def test_given_framework_metrics_without_steps_loaders_and_operators_when_asked_then_each_is_told() -> None:
+@pytest.mark.parametrize("arn", ["unknown:run-abc123", "arn:aws:sagemaker:eu-west-1:111122223333:training-job/bert"])
+def test_debugger_is_only_for_jobs_of_accounts_that_have_it(arn: str) -> None:
+    judged = without_framework(arn=arn)
+    count_use(judged, ("GPU",))
+    hows = [entry.how for entry in named(judged).values()]
+    hows += [
+        entry.how for entry in named(judged_job(job=replace(JOB, arn=arn), nodes=[Node(interval_s=60.0)])).values()
+    ]
+    told = [how for how in hows if "ProfilerConfig" in how]
+    assert bool(told) is arn.startswith("arn:")
+    assert all("In an account that has SageMaker Debugger" in how for how in told)
+    assert all("docs/recorder.md" in how or "docs/collector.md" in how for how in hows)
+
+
+def test_framework_metrics_without_steps_and_waits_name_the_recorders_calls() -> None:
     judged = judged_job(nodes=[Node(framework=FrameworkState(watermark_s=START))])
     count_use(judged, PERCENTS)
     found = named(judged)
-    assert list(found) == ["Steps", "Data loader events", "Operators (detailed profiling)", "Python profiles"]
-    assert "DataloaderProfilingConfig" in found["Data loader events"].how
-    assert "DetailedProfilingConfig" in found["Operators (detailed profiling)"].how
-    assert "PythonProfilingConfig" in found["Python profiles"].how
+    assert list(found) == ["Steps", "Waits for data"]
+    assert "recorder.step()" in found["Steps"].how
+    assert "recorder.wrap(loader)" in found["Waits for data"].how
+
+
+@pytest.mark.parametrize(("busy", "asked"), [(0.5, True), (0.95, False)])
+def test_much_unexplained_time_asks_for_a_kernel_trace(busy: float, asked: bool) -> None:
+    judged = replace(complete(), ledger=half_open(busy))
+    entry = named(judged).get("A kernel trace")
+    assert (entry is not None) is asked
+    if entry is not None:
+        assert "50 % of the paid time" in entry.unknown
+        assert "KernelProfile" in entry.how
+    traced = Ledger(half_open(busy).nodes, shares=StepShares(0.5, 0.0, 0.0, 0.0, 0.5, 0.0, steps=5))
+    assert "A kernel trace" not in named(replace(complete(), ledger=traced))
+
+
+def half_open(busy: float) -> Ledger:
+    """Return the ledger of a node that computes for a share of an hour, and has no reason for the rest."""
+    amounts = empty_amounts(1)
+    amounts[ROWS[Bucket.COMPUTE]], amounts[ROWS[Bucket.UNEXPLAINED]] = 3_600.0 * busy, 3_600.0 * (1.0 - busy)
+    return Ledger([NodeLedger("algo-1", 1, np.array([START, START + 3_600.0]), amounts, {})])
+
+
+def test_a_log_of_losses_has_no_system_metrics() -> None:
+    judged = judged_job(nodes=[Node(silent=True)])
+    assert named(judged)["System metrics"].how.startswith("Run the collector (docs/collector.md)")
 
 
 def test_given_system_metrics_that_lack_some_when_asked_then_they_are_named() -> None:
@@ -90,7 +136,7 @@ def test_given_system_metrics_that_lack_some_when_asked_then_they_are_named() ->
         "OverallSystemUsage and the time lines have nothing on Network, CPU memory, I/O and GPU memory, and "
         "IOBottleneck, GPUMemoryIncrease and BatchSize cannot judge."
     )
-    assert list(found) == ["Python profiles", entry.what]
+    assert list(found) == [entry.what]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +154,7 @@ def test_given_one_metric_that_lacks_when_asked_then_the_rules_that_need_it_are_
     entry = named(judged)[f"System metrics: {metric}"]
 
     assert entry.unknown.endswith(f" nothing on {metric}, and {rules}.")
-    assert "GPUUtilization, CPUUtilization, I/OWaitPercentage" in entry.how
+    assert entry.how.startswith("Run the collector (docs/collector.md)")
 
 
 def test_given_a_metric_that_no_rule_needs_when_asked_then_no_rule_is_named() -> None:
@@ -130,7 +176,7 @@ def test_given_a_long_sampling_interval_when_asked_then_what_it_hides_is_told_wi
     assert entry.unknown == (
         "Stalls shorter than 120 s are hidden or look longer than they are; 20 points of patience take 20 min."
     )
-    assert "system_monitor_interval_millis=500" in entry.how
+    assert "TRAINGUARD_INTERVAL_MS=500" in entry.how
     assert not any("between" in what for what in named(judged_job(nodes=[Node(interval_s=1.0)])))
 
 
@@ -151,5 +197,5 @@ def test_given_one_rule_to_invoke_when_asked_then_the_others_verdicts_are_absent
     framework = FrameworkState(watermark_s=START, first_step_us=1)
     judged = judged_job(nodes=[Node(framework=framework)], settings={"rule_to_invoke": "LowGPUUtilization"})
     found = named(judged)
-    assert list(found) == ["Python profiles", "Verdicts of 13 rules"]
+    assert list(found) == ["Verdicts of 13 rules"]
     assert "CPUBottleneck" in found["Verdicts of 13 rules"].unknown

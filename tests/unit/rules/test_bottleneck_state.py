@@ -130,7 +130,7 @@ def test_given_counts_of_minutes_when_30_minutes_pass_then_the_oldest_is_held_no
 ):
     kept = Tally()
     for number in range(31):
-        count = MinuteCount(100 + number, 4, 1, gpu=200, level=320, peak=8, gpus=2, lost=3)
+        count = MinuteCount(100 + number, 4, 1, gpu=20_000, level=32_000, peak=800, gpus=2, lost=3)
         kept.absorb(Tally(judged=4, bottlenecked=1, minutes=[count], low={"gpu0": 1}), lambda each: each.judged == 4)
     assert [each.minute for each in kept.minutes] == list(range(101, 131))
     assert (kept.judged, kept.bottlenecked, kept.low, kept.slow) == (124, 31, {"gpu0": 31}, 4)
@@ -140,9 +140,9 @@ def test_given_counts_of_minutes_when_30_minutes_pass_then_the_oldest_is_held_no
     twice = Tally()
     for _ in range(2):
         twice.absorb(kept, lambda _: False)
-    assert (twice.slow, twice.gone_slow.judged, twice.gone_slow.level) == (8, 8, 640)
+    assert (twice.slow, twice.gone_slow.judged, twice.gone_slow.level) == (8, 8, 64_000)
     assert kept.gone_slow.judged == 4
-    assert Tally(slow=4).gone_slow.mean(8) == 2.0
+    assert Tally(slow=4).gone_slow.mean(800) == 2.0
 
 
 @pytest.mark.parametrize(("idle", "used"), [(9, ("gpu0", "gpu1")), (10, ("gpu0",))])

@@ -324,6 +324,26 @@ def test_given_a_core_that_is_as_full_while_the_gpus_work_when_judged_then_it_is
         assert not result.clause
 
 
+@pytest.mark.parametrize("interval_s", [10.0, 30.0, 60.0])
+def test_given_waits_between_samples_when_cores_are_always_full_then_single_busy_readings_are_no_contrast(
+    interval_s: float,
+) -> None:
+    busy = np.random.default_rng(3).random(round(18_000.0 / interval_s)) < 0.35
+    result = judge(series(np.where(busy, 95.0, 0.0), cpu=HOT, interval_s=interval_s)).last
+
+    assert (result.status, result.kind) == (Status.FIRED, BottleneckKind.WAITS)
+
+
+@pytest.mark.parametrize("interval_s", [10.0, 30.0, 60.0])
+def test_given_waits_between_samples_when_cores_are_always_full_then_single_busy_readings_are_no_contrast(
+    interval_s: float,
+) -> None:
+    busy = np.random.default_rng(3).random(round(18_000.0 / interval_s)) < 0.35
+    result = judge(series(np.where(busy, 95.0, 0.0), cpu=HOT, interval_s=interval_s)).last
+
+    assert (result.status, result.kind) == (Status.FIRED, BottleneckKind.WAITS)
+
+
 def test_given_no_time_in_which_the_gpus_work_when_judged_then_there_is_nothing_to_compare_with() -> None:
     waits = np.arange(360) % 2 == 0
     result = judge(series(np.where(waits, 0.0, BUSY), cpu=HOT, interval_s=5.0), CPUBottleneckParameters(threshold=40.0))
@@ -339,7 +359,7 @@ def test_given_a_finding_when_said_then_its_facts_hold_what_it_rests_on() -> Non
     assert (share.unit, share.threshold, share.node) == ("share", 0.5, "algo-1")
     assert share.value == pytest.approx((result.measured or 0.0) / 100.0)
     assert facts["samples_found"].value == result.plain_details["bottlenecked"]
-    assert (facts["gpus_low"].value, facts["gpus_low"].threshold) == (0.5, 10.0)
+    assert (facts["gpus_low"].value, facts["low_limit"].value) == (0.5, 10.0)
     assert facts["core_limit"].threshold == 90.0
     assert result.progress is not None
     assert result.progress.seen == result.data_points

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.framework_traces import read
+from tests.support.framework_traces import read, step
 from tests.unit.rules.loaders import DEFAULTS, RULE, START, job, node_at, own_fetches, seconds_of, workers_of
 from trainguard.records import Status
 from trainguard.rules.dataloader_text import DataloaderKind
@@ -114,3 +114,38 @@ def test_given_a_running_job_when_it_is_young_then_waits_are_not_judged_yet() ->
     early = RULE.judge(job({}, nodes=nodes, framework_seen=True, system_through=START + 300.0), DEFAULTS)
 
     assert (early.status, early.kind) == (Status.WARMING_UP, DataloaderKind.TOO_EARLY)
+
+
+def steps_of(length_s: float, count: int = 100) -> FrameworkEvents:
+    """Return a process without loader events that takes one step a second."""
+    return read([step(number, float(number), length_s) for number in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("length_s", "level", "kind"),
+    [
+        (0.3, 30.0, DataloaderKind.BETWEEN_STEPS),
+        (0.9, 30.0, DataloaderKind.NO_LOADERS),
+        (0.3, 90.0, DataloaderKind.NO_LOADERS),
+    ],
+)
+def test_a_loop_between_its_steps_fires_while_gpus_idle(length_s: float, level: float, kind: DataloaderKind) -> None:
+    result = judge_waits(level, steps_of(length_s))
+
+    assert result.kind == kind
+    assert (result.status is Status.FIRED) is (kind is DataloaderKind.BETWEEN_STEPS)
+    shares = [fact.value for fact in result.facts if fact.name == "between_steps_share"]
+    assert shares == ([pytest.approx(0.7, abs=0.02)] if result.status is Status.FIRED else [])
+
+
+def test_gaps_of_an_interrupted_job_are_no_waits() -> None:
+    nodes = {"algo-1": node_at(30.0, steps_of(0.3))}
+    view = job(
+        {},
+        nodes=nodes,
+        framework_seen=True,
+        system_through=START + 100.0,
+        closed=True,
+        interruptions=((START + 10.0, START + 20.0),),
+    )
+    assert RULE.judge(view, DEFAULTS).kind == DataloaderKind.NO_LOADERS

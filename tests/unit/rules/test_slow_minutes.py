@@ -99,10 +99,8 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
 
 def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float = 0.0, judged: int = 8) -> MinuteCount:
     """Return a minute of two GPUs by its means, percent."""
-    sums = {
-        name: round(judged * each) for name, each in {"gpu": gpu, "level": level, "peak": peak, "lost": lost}.items()
-    }
-    return MinuteCount(5, judged, 0, gpus=2, **sums)
+    sums = {name: round(100 * judged * each) for name, each in {"gpu": gpu, "level": level, "peak": peak}.items()}
+    return MinuteCount(5, judged, 0, gpus=2, lost=round(judged * lost), **sums)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +164,8 @@ def test_given_points_when_their_share_is_taken_then_it_is_of_what_was_judged_or
 
 
 def test_shares_of_minutes_keep_hits_and_judged_apart() -> None:
-    slow = MinuteCount(1, 8, 0, gpu=8 * 45)
-    kept = Tally(judged=40, minutes=[slow, MinuteCount(2, 12, 0, gpu=12 * 99)], slow=16, slow_lost=7_000)
+    slow = MinuteCount(1, 8, 0, gpu=800 * 45)
+    kept = Tally(judged=40, minutes=[slow, MinuteCount(2, 12, 0, gpu=1_200 * 99)], slow=16, slow_lost=7_000)
     found = _minutes(kept, [slow])
     assert (found.recent.hits, found.recent.judged) == (8, 20)
     assert (found.whole.hits, found.whole.judged) == (24, 40)

@@ -1,6 +1,5 @@
 """The bytes of a window's columns and of a state: items that lie in tables are read for months."""
 
-
 import msgspec
 import numpy as np
 import pytest

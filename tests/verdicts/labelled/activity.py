@@ -42,14 +42,6 @@ def node_counters(job: Job, node: int) -> NodeCounters:
     return NodeCounters(at_s, cores, io_wait, gpus, memory, host, received, read)
 
 
-def mean_utilization(job: Job) -> float:
-    """Return the mean utilization of all the job's GPUs as sampled, percent; 0 without GPUs."""
-    if job.machine.gpus == 0:
-        return 0.0
-    nodes = range(1, job.nodes + 1)
-    return float(np.mean([_gpus(job, node, _sampled_at(job, node))[0].mean() for node in nodes]))
-
-
 def _sampled_at(job: Job, node: int) -> Floats:
     rng = _random(job, node, 1)
     at_s = np.arange(FIRST_SAMPLE_S, 60.0 * job.minutes, job.interval_s)

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.claims.check import Checked, checked
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.machines import price_table
 from tests.verdicts.labelled.profile_files import start_of, write_job
@@ -15,9 +16,12 @@ from tests.verdicts.labelled.reported import Reported, read_report
 from trainguard.cli.commands.analyze.run import AnalyzeRequest, analyze_command
 
 
-def analyzed(job: Job) -> Reported:
-    """Return what the report of a job says, in the scorer's terms."""
-    return read_report(report_of(job))
+def analyzed(job: Job) -> tuple[Reported, Checked]:
+    """Return what the report of a job says, in the scorer's terms, and what of it does not agree with the raw data."""
+    with tempfile.TemporaryDirectory(prefix="verdicts-") as place:
+        folder = write_job(job, Path(place))
+        report = _report(job, folder, Path(place))
+        return read_report(report), checked(job.name, folder, report)
 
 
 def report_of(job: Job, *, until_min: float | None = None) -> dict[str, Any]:
@@ -29,19 +33,22 @@ def report_of(job: Job, *, until_min: float | None = None) -> dict[str, Any]:
         folder = write_job(job, Path(place))
         if until_min is not None:
             _run_still(folder, start_of(job) + 60.0 * until_min)
-        prices = Path(place, "prices.json")
-        prices.write_text(json.dumps(price_table()))
-        out = Path(place, "out")
-        request = AnalyzeRequest(
-            source=str(folder), out=out, instance_type=job.machine.instance_type, prices=prices, as_json=True
-        )
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            code = analyze_command(request)
-        if code not in {0, 3}:  # 3: nothing could be evaluated
-            raise RuntimeError(f"{job.name}: analyze ended with {code}: {said.getvalue()}")
-        report: dict[str, Any] = json.loads((out / "report.json").read_text())
-        return report
+        return _report(job, folder, Path(place))
+
+
+def _report(job: Job, folder: Path, place: Path) -> dict[str, Any]:
+    prices, out = place / "prices.json", place / "out"
+    prices.write_text(json.dumps(price_table()))
+    request = AnalyzeRequest(
+        source=str(folder), out=out, instance_type=job.machine.instance_type, prices=prices, as_json=True
+    )
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = analyze_command(request)
+    if code not in {0, 3}:  # 3: nothing could be evaluated
+        raise RuntimeError(f"{job.name}: analyze ended with {code}: {said.getvalue()}")
+    report: dict[str, Any] = json.loads((out / "report.json").read_text())
+    return report
 
 
 def _run_still(folder: Path, now: float) -> None:

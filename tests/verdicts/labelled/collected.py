@@ -47,15 +47,16 @@ def _of_gpu(
     rng = np.random.default_rng([job.seed, node, 7, gpu])
     at_s, busy = counters.at_s, counters.gpus[:, gpu]
     every = np.arange(at_s.size)
-    effort, activity = np.ones(at_s.size), np.zeros(at_s.size)
+    effort, activity, rough = np.ones(at_s.size), np.zeros(at_s.size), np.ones(at_s.size)
     for _, piece in pieces_of(job, node):
         if piece.gpus and gpu not in piece.gpus:
             continue
         for begin, end in piece.spans(job.minutes):
             effort[within(at_s, begin, end)] = piece.load.effort
             activity[within(at_s, begin, end)] = piece.load.activity
+            rough[within(at_s, begin, end)] = min(1.0, piece.load.spread / 3.0)  # a kernel that polls draws evenly
     power = collected.idle_w + (collected.work_w - collected.idle_w) * effort * busy / 100.0
-    yield "PowerWatts", every, np.maximum(power + 0.02 * power * rng.standard_normal(at_s.size), 1.0)
+    yield "PowerWatts", every, np.maximum(power + 0.02 * rough * power * rng.standard_normal(at_s.size), 1.0)
     used = np.where(at_s >= 60.0 * _first_work_min(job), collected.used_gb, 0.5)
     for growth in collected.held:
         if (not growth.nodes or node in growth.nodes) and (not growth.gpus or gpu in growth.gpus):
@@ -101,9 +102,9 @@ def _changed(
 
 
 def _further(collected: Collected, node: int, gpu: int, at_s: Floats, slow: Whole) -> Iterator[Column]:
-    """Return series that only a faulty GPU has."""
+    """Return series that not every collected GPU has."""
     for reading in collected.readings:
-        if reading.value is None or not reading.name.startswith("XIDCount"):
+        if reading.value is None or not reading.name.startswith(("XIDCount", "PowerLimit")):
             continue
         if (not reading.nodes or node in reading.nodes) and (not reading.gpus or gpu in reading.gpus):
             rows = slow[at_s[slow] >= 60.0 * reading.start_min]

@@ -106,7 +106,8 @@ class Steps:
     """Framework events: training steps of ``step_s`` with ``gap_s`` between them, from ``first_min`` on.
 
     Every ``slow_every``-th step takes ``slow_s`` while the GPUs wait. With ``workers`` each step begins with a fetch of
-    ``fetch_s`` from as many data loader processes. There are none after ``last_min``.
+    ``fetch_s`` from as many data loader processes. There are none after ``last_min``; with ``last_goes_on`` one begins
+    there and lasts to the job's end. With ``host_alone`` slow steps are so on the host, while the GPUs work on.
 
     With ``ranks`` each GPU has a process of its own, as the collector's recorder writes them, and a forward pass of
     ``forward_s`` in each step; ``slow_ranks`` take so much longer for it (rank from 0, factor, since minute).
@@ -120,6 +121,8 @@ class Steps:
     workers: int = 0
     fetch_s: float = 0.01
     last_min: float | None = None
+    last_goes_on: bool = False
+    host_alone: bool = False
     ranks: bool = False
     forward_s: float = 0.2
     slow_ranks: tuple[tuple[int, float, float], ...] = ()
@@ -173,12 +176,15 @@ class Flaws:
 
     ``missing`` is the share of snapshots that were never written, ``zeros`` the share of GPU readings that are 0 by
     chance, ``clock_jump`` (minute, seconds) sets the clock, ``gaps`` are stretches in minutes without any sample.
+    ``cut`` cuts the newest file within a line, and the file of the minute ``damaged_min`` holds nothing but garbage.
     """
 
     missing: float = 0.0
     zeros: float = 0.0
     clock_jump: tuple[float, float] | None = None
     gaps: tuple[tuple[float, float], ...] = ()
+    cut: bool = False
+    damaged_min: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

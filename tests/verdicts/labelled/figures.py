@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from tests.claims.check import Checked, together
 from tests.verdicts.labelled import goals
-from tests.verdicts.labelled.scoring import JobScore
+from tests.verdicts.labelled.scoring import HEALTHY, JobScore
 from tests.verdicts.labelled.truth import Strength
 
 
@@ -63,9 +64,9 @@ class Figures:
 
     @property
     def called_healthy(self) -> Share:
-        """How many healthy jobs the report calls healthy."""
-        healthy = [job for job in self.jobs if not job.faults]
-        return Share(sum(job.level == "healthy" for job in healthy), len(healthy))
+        """How many healthy jobs with GPUs the report calls healthy."""
+        healthy = [job for job in self.jobs if not job.faults and job.job.machine.gpus]
+        return Share(sum(job.level == HEALTHY for job in healthy), len(healthy))
 
     @property
     def planted_first(self) -> Share:
@@ -94,14 +95,19 @@ class Figures:
         """How many findings beside planted faults nothing explains."""
         return sum(len(job.unexplained) for job in self.jobs)
 
-    def true_sentences(self, what: str | None = None) -> Share:
-        """Return how many checks of sentences hold, all or those of one thing."""
+    def true_checks(self, what: str | None = None) -> Share:
+        """Return how many checks of findings and ledgers hold, all or those of one thing."""
         checks = [check for job in self.jobs for check in job.checks if what in (None, check.what)]
         return Share(sum(check.holds for check in checks), len(checks))
 
     @property
+    def claims(self) -> Checked:
+        """What of all reports does not agree with the raw data."""
+        return together(score.claims for score in (*self.jobs, *(each.score for each in self.samplings)))
+
+    @property
     def checked(self) -> list[str]:
-        """What is checked in sentences."""
+        """What is checked."""
         return sorted({check.what for job in self.jobs for check in job.checks})
 
 
@@ -111,10 +117,9 @@ def _graver(one: JobScore, other: JobScore) -> bool:
     if first.fails_in_h is not None and second.fails_in_h is not None:
         return goals.GRAVER_BY * first.fails_in_h <= second.fails_in_h
     if first.fails_in_h is not None:
-        soon, small = first.fails_in_h <= goals.FAILS_SOON_H, second.wasted[1] <= goals.SMALL_LOSS * other.job.paid_min
-        return soon and small and one.job.usd(one.job.paid_min) >= other.job.usd(second.wasted[1])
+        small = second.wasted[1] <= goals.SMALL_LOSS * other.job.paid_min
+        return small and first.fails_in_h <= goals.FAILS_SOON_H
     if second.fails_in_h is not None:
         return False
     least, most = first.wasted[0] / one.job.paid_min, second.wasted[1] / other.job.paid_min
-    money = one.job.usd(first.wasted[0]) >= other.job.usd(second.wasted[1])
-    return money and least >= goals.GRAVER_BY * most and least - most >= goals.GRAVER_BY_SHARE
+    return least - most >= goals.GRAVER_BY_SHARE

@@ -3,10 +3,13 @@
 FOUND = 1.0
 """Least share of strong, and of medium, faults that some finding shows."""
 
-HEALTHY_FIRES = 0.02
+HEALTHY_FIRES = 0.01
 """Largest share of healthy jobs on which a rule fires."""
 
-PLANTED_FIRST = 0.95
+CALLED_HEALTHY = 0.95
+"""Least share of healthy jobs, short ones too, that the verdict calls healthy."""
+
+PLANTED_FIRST = 0.97
 """Least share of jobs with a fault in which the planted cause stands first."""
 
 OUT_OF_ORDER = 0
@@ -15,11 +18,11 @@ OUT_OF_ORDER = 0
 LOST_BY_INTERVAL = 0
 """Most samplings of a job, from 0.1 to 60 s, that give another main finding."""
 
-TRUE_SENTENCES = 1.0
-"""Least share of checks of the findings' times, places, amounts and advice that hold."""
+UNTRUE = 0
+"""Most checks of the findings' times, places, kinds and losses, and of the ledger, that do not hold."""
 
-HELD_FALSE_SENTENCES = 1
-"""The goal is not reached: so many checks do not hold, and no more may.
+HELD_UNTRUE = 3
+"""The goal is not reached: so many do not hold, and no more may.
 
 Of a GPU that waits 85 % of its time one reading a minute shows 20 minutes of zeros: they are taken for start-up.
 """
@@ -31,13 +34,18 @@ START_WITHIN_S = 300.0
 """How far an episode's start and end may lie from the truth, and in sampling intervals on top of that:"""
 START_WITHIN_INTERVALS = 5.0
 
-COST_WITHIN = 0.25
-"""How far a finding's cost may be from the planted loss, as a share of it."""
+LOSS_WITHIN = 0.25
+"""How far what a finding claims may be from the planted loss, as a share of it."""
+
+LEDGER_WITHIN = 0.01
+LEDGER_SAMPLES = 10
+"""How far a bucket of the ledger may be from the truth, as a share of the paid time, and by so many samples on top."""
 
 GRAVER_BY = 2.0
-"""How many times as much of one job must be lost as of another that everyone agrees which is graver;"""
-GRAVER_BY_SHARE = 0.15
-"""and how much more of the paid time."""
+"""How many times as long another job may last before it fails that everyone agrees which is graver."""
+
+GRAVER_BY_SHARE = 0.08
+"""How much more of the paid time one job must lose than another that everyone agrees which is graver."""
 
 FAILS_SOON_H = 1.0
 SMALL_LOSS = 0.10

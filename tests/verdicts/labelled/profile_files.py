@@ -37,10 +37,15 @@ def write_job(job: Job, root: Path) -> Path:
         _write_system(job, node, profile)
     if job.steps is not None:
         write_timelines(job, start_of(job), profile)
-        (profile / "framework" / "training_job_end.ts").write_bytes(b"")
-    (profile / "system" / "training_job_end.ts").write_bytes(b"")
+        _mark_end(profile / "framework")
+    _mark_end(profile / "system")
     (folder / "job.json").write_text(json.dumps(_job_file(job)))
     return folder
+
+
+def _mark_end(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "training_job_end.ts").write_bytes(b"")
 
 
 def _job_file(job: Job) -> dict[str, object]:
@@ -75,6 +80,15 @@ def _write_system(job: Job, node: int, profile: Path) -> None:
         file = profile / "system" / "incremental" / hour_of(minute) / f"{minute}.algo-{node}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(lines))
+    _damage(job, sorted(profile.glob(f"system/incremental/*/*.algo-{node}.json")))
+
+
+def _damage(job: Job, files: Sequence[Path]) -> None:
+    """Cut the newest of a node's files, or put garbage in the place of one."""
+    if job.flaws.cut:
+        files[-1].write_bytes(files[-1].read_bytes()[:-30])
+    if job.flaws.damaged_min is not None:
+        files[job.flaws.damaged_min].write_bytes(b"\x00" * 4096)
 
 
 def hour_of(epoch_s: float) -> str:

@@ -1,7 +1,6 @@
 """What a `report.json` says, in the few terms that the scorer needs: the one place that knows its fields.
 
-A finding of a report with ``episodes`` has a start, an end, a node, GPUs and a cost for each. One without has the time
-of its last fire, the place that it names, and one cost.
+It is read for facts, kinds, shares and times. What its sentences make of them is checked elsewhere.
 """
 
 import re
@@ -10,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-_INFORMATION = frozenset({"info", "information", "note"})
-_NODE = re.compile(r"algo-\d+")
+from trainguard.finding import Fact
+
 _GPU = re.compile(r"gpu\d+")
 
 Document = Mapping[str, Any]
@@ -19,107 +18,97 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """When and where a finding held: epoch seconds, node and GPUs by name; None and empty where it is not said."""
+    """When and where a finding held: epoch seconds, node and GPUs by name; ``lost_s`` are node-seconds that it lost.
 
-    start: float | None
+    None of ``end`` goes on; None of ``lost_s`` is not known.
+    """
+
+    start: float
     end: float | None
     nodes: tuple[str, ...]
     gpus: tuple[str, ...]
-    lost: float | None
+    lost_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that has fired. ``told`` is whether the report gives its episodes; else they are read from what it has."""
+    """A rule that has fired.
+
+    ``lost`` is the share, 0 to 1, of the paid time that it claims; None of a risk.
+    """
 
     rule: str
+    kind: str
+    severity: str
     score: float
-    reason: str
-    advice: str
     lost: float | None
+    explained_by: str | None
     episodes: tuple[Episode, ...]
-    told: bool
-    is_information: bool
+    facts: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A report: its findings, the gravest first, and its verdict; ``lost`` is the verdict's loss in money, if any."""
+    """A report: its findings, the gravest first, its verdict, and the ledger: the share, 0 to 1, of each bucket.
+
+    ``rule`` is what the verdict says to change first, ``causes`` are all findings that nothing explains. ``lost`` is
+    the share, 0 to 1, of the paid time that was no compute.
+    """
 
     level: str
-    health: str
-    change: str
-    cost: str
+    rule: str | None
+    causes: tuple[str, ...]
     lost: float | None
     findings: tuple[Finding, ...]
+    ledger: Mapping[str, float]
 
     @property
-    def alarms(self) -> tuple[Finding, ...]:
-        """The findings that are more than information."""
-        return tuple(finding for finding in self.findings if not finding.is_information)
+    def claimed(self) -> float:
+        """The share, 0 to 1, of the paid time that findings claim, all of them together."""
+        return sum(finding.lost or 0.0 for finding in self.findings)
 
 
 def read_report(document: Document) -> Reported:
     """Return what a report says."""
-    rules = {entry["rule"]: entry for entry in document["rules"]}
     verdict = document["verdict"]
     return Reported(
         level=verdict["level"],
-        health=verdict["health"],
-        change=verdict["change"],
-        cost=verdict["cost"],
-        lost=_lost(verdict["lost"]),
-        findings=tuple(_finding(entry, rules[entry["rule"]]) for entry in document["findings"]),
+        rule=verdict["rule"],
+        causes=tuple(verdict["causes"]),
+        lost=verdict["wasted_share"],
+        findings=tuple(map(_finding, document["findings"])),
+        ledger={entry["bucket"]: float(entry["share"]) for entry in document["ledger"] or ()},
     )
 
 
-def _finding(entry: Document, rule: Document) -> Finding:
-    told = entry.get("episodes")
+def _finding(entry: Document) -> Finding:
     return Finding(
         rule=entry["rule"],
+        kind=entry["finding_kind"],
+        severity=entry["severity"],
         score=float(entry["score"]),
-        reason=entry["reason"],
-        advice=entry["advice"] or "",
-        lost=_lost(entry["cost"]),
-        episodes=tuple(map(_episode, told)) if told else (_last_episode(entry, rule),),
-        told=bool(told),
-        is_information=str(entry["severity"]).lower() in _INFORMATION,
+        lost=entry["wasted_share"],
+        explained_by=entry["explained_by"],
+        episodes=tuple(map(_episode, entry["episodes"])),
+        facts=tuple(map(_fact, entry["facts"])),
     )
+
+
+def _fact(entry: Document) -> Fact:
+    renamed = {"from": "start", "to": "end"}
+    return Fact(**{renamed.get(name, name): value for name, value in entry.items()})
 
 
 def _episode(entry: Document) -> Episode:
+    gpus = dict.fromkeys(found for name in entry["gpus"] for found in _GPU.findall(name))
     return Episode(
-        start=_epoch(entry.get("start")),
-        end=_epoch(entry.get("end")),
-        nodes=_names(entry.get("node"), _NODE),
-        gpus=_names(entry.get("gpus"), _GPU),
-        lost=_lost(entry.get("cost")),
+        start=_epoch(entry["start"]),
+        end=None if entry["end"] is None else _epoch(entry["end"]),
+        nodes=tuple(entry["nodes"]),
+        gpus=tuple(gpus),
+        lost_s=entry["wasted_s"],
     )
 
 
-def _last_episode(entry: Document, rule: Document) -> Episode:
-    """Return the last episode as far as a report without episodes tells it: a place is the first one that it names."""
-    places = f"{entry['worst'] or ''} {entry['reason']}"
-    return Episode(
-        start=_epoch(rule["fired_at"]),
-        end=None,
-        nodes=_names(places, _NODE)[:1],
-        gpus=_names(places, _GPU)[:1],
-        lost=_lost(entry["cost"]),
-    )
-
-
-def _names(told: object, pattern: re.Pattern[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(pattern.findall(str(told or ""))))
-
-
-def _lost(cost: object) -> float | None:
-    if isinstance(cost, Mapping):
-        return float(cost["lost"])
-    return float(cost) if isinstance(cost, int | float) else None
-
-
-def _epoch(time: object) -> float | None:
-    if isinstance(time, str):
-        return datetime.fromisoformat(time).timestamp()
-    return float(time) if isinstance(time, int | float) else None
+def _epoch(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

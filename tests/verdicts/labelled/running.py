@@ -4,8 +4,8 @@ import multiprocessing
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
-from tests.verdicts.labelled.activity import mean_utilization
 from tests.verdicts.labelled.analysis import analyzed
 from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
 from tests.verdicts.labelled.description import Job
@@ -31,7 +31,8 @@ def figures_of(jobs: Sequence[Job] = JOBS) -> Figures:
 
 def score(job: Job) -> JobScore:
     """Return one job's score."""
-    return scored(job, analyzed(job), busy=mean_utilization(job))
+    report, claims = analyzed(job)
+    return replace(scored(job, report), claims=claims)
 
 
 def _size(job: Job) -> float:

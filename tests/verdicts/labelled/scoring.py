@@ -1,24 +1,20 @@
 """One job's report held against its label."""
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
+from tests.claims.check import Checked
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.checks import Check
 from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.ledger_checks import ledger_checks
 from tests.verdicts.labelled.meeting import Span, meeting
 from tests.verdicts.labelled.profile_files import start_of
 from tests.verdicts.labelled.reported import Episode, Finding, Reported
-from tests.verdicts.labelled.sentences import ended_checks, finding_checks, sentence_checks
 from tests.verdicts.labelled.truth import Fault, Strength
 
-_CLOCK = re.compile(r"(?<![\d:.])([01]?\d|2[0-3]):([0-5]\d)(?![\d.])")
-_EVALUATED = re.compile(r"By [\d: -]+ UTC:")
-"""Up to when the job was evaluated, which is no time of a fault."""
-
-_DAY_S = 86_400.0
+HEALTHY = "healthy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,56 +47,58 @@ class FaultScore:
 class JobScore:
     """What a report says of a labelled job.
 
-    ``first`` is the rule that stands first, None where nothing fired; ``first_is_right`` is None of a job without
-    fault, and of one whose gravest fault was not found. ``unexplained`` are findings beside a fault that it does not
-    explain; ``together`` are the checks of several faults.
+    ``first`` is the rule that the verdict says to change first, None where nothing fired; ``first_is_right`` is None of
+    a job without fault, and of one whose gravest fault was not found. ``unexplained`` are findings beside a fault that
+    it does not explain; ``together`` are the checks of several faults, ``ledger`` those of the ledger.
+    ``claims`` is what was held against the raw data.
     """
 
     job: Job
     level: str
-    health: str
     first: str | None
     fired: tuple[str, ...]
     faults: tuple[FaultScore, ...]
     first_is_right: bool | None
     unexplained: tuple[str, ...]
     together: tuple[Check, ...]
+    ledger: tuple[Check, ...] = ()
+    claims: Checked = field(default_factory=Checked)
 
     @property
     def is_right(self) -> bool:
         """Whether nothing is wrong with what the report says."""
         if not self.faults:
-            return not self.fired
+            called = self.level == HEALTHY or not self.job.machine.gpus
+            return not self.fired and called and all(check.holds for check in self.checks)
         found = all(fault.found for fault in self.faults) and self.first_is_right is True
         return found and not self.unexplained and all(check.holds for check in self.checks)
 
     @property
     def checks(self) -> tuple[Check, ...]:
         """All that was checked of its findings."""
-        return (*(check for fault in self.faults for check in fault.checks), *self.together)
+        return (*(check for fault in self.faults for check in fault.checks), *self.together, *self.ledger)
 
 
-def scored(job: Job, report: Reported, *, busy: float) -> JobScore:
-    """Hold a report against the job's label; ``busy`` is the true mean utilization of its GPUs, percent."""
-    alarms = report.alarms
+def scored(job: Job, report: Reported) -> JobScore:
+    """Hold a report against the job's label."""
+    alarms = report.findings
     faults: list[FaultScore] = []
     for fault in job.faults:
-        faults.append(_fault_score(job, fault, report, busy, [each.shown_by for each in faults]))
+        faults.append(_fault_score(job, fault, report, [each.shown_by for each in faults]))
     explained = frozenset[str]().union(*(fault.label.seen_by | fault.may_stand_first for fault in job.faults))
-    first = alarms[0].rule if alarms else None
     right = None
     if faults and faults[0].found:
-        right = first in job.faults[0].may_stand_first and faults[0].place == 0
+        right = report.rule in job.faults[0].may_stand_first and faults[0].rule == report.rule
     return JobScore(
         job=job,
         level=report.level,
-        health=report.health,
-        first=first,
+        first=report.rule,
         fired=tuple(finding.rule for finding in alarms),
         faults=tuple(faults),
         first_is_right=right,
         unexplained=tuple(each.rule for each in alarms if faults and each.rule not in explained),
-        together=(*_together(job, faults, report), *ended_checks(report)),
+        together=tuple(_together(job, faults, report)),
+        ledger=tuple(ledger_checks(job, report)),
     )
 
 
@@ -108,7 +106,7 @@ def _together(job: Job, faults: Sequence[FaultScore], report: Reported) -> Itera
     """Check several faults of one job: the finding of the graver comes first, and the job's cost is that of all."""
     if len(job.faults) > 1 and all(fault.found for fault in faults):
         least, most = (sum(fault.wasted[of] for fault in job.faults) for of in (0, 1))
-        yield from _cost("job's cost", job, (least, most), report.lost)
+        yield from _loss("job's loss", job, (least, most), report.claimed)
     shown = [(label, fault) for label, fault in zip(job.faults, faults, strict=True) if fault.found]
     for (graver, first), (other, second) in combinations(shown, 2):
         if graver.wasted[0] >= goals.GRAVER_COST * other.wasted[1] > 0.0:
@@ -117,12 +115,12 @@ def _together(job: Job, faults: Sequence[FaultScore], report: Reported) -> Itera
 
 
 def _fault_score(
-    job: Job, fault: Fault, report: Reported, busy: float, taken: Sequence[tuple[int | None, Episode | None]]
+    job: Job, fault: Fault, report: Reported, taken: Sequence[tuple[int | None, Episode | None]]
 ) -> FaultScore:
     """Return what became of a fault; ``taken`` are the episodes that show graver ones: one verdict is not two."""
     shown = [
         (place, finding, episode)
-        for place, finding in enumerate(report.alarms)
+        for place, finding in enumerate(report.findings)
         if finding.rule in fault.label.seen_by | fault.may_stand_first
         for episode in [meeting(finding, _span(job, fault))]
         if episode is not None and (place, episode) not in taken
@@ -131,14 +129,18 @@ def _fault_score(
         return FaultScore(fault.kind, fault.strength)
     causes = [each for each in shown if each[1].rule in fault.may_stand_first]
     place, finding, episode = (causes or shown)[0]
-    checks = [*_times(job, fault, finding, episode), *_places(fault, episode)]
-    checks += _cost("cost", job, fault.wasted, episode.lost)
+    checks = [*_times(job, fault, episode), *_places(fault, episode), *_look(fault, finding)]
+    checks += _loss("loss", job, fault.wasted, _lost(job, finding, episode))
     if len(job.faults) == 1:
-        checks += _cost("job's cost", job, fault.wasted, report.lost)
-        checks += sentence_checks(job, fault, finding, report, busy=busy)
-    else:
-        checks += finding_checks(fault, finding)
+        checks += _loss("job's loss", job, fault.wasted, report.claimed)
     return FaultScore(fault.kind, fault.strength, finding.rule, place, finding.score, episode, tuple(checks))
+
+
+def _lost(job: Job, finding: Finding, episode: Episode) -> float | None:
+    """Return what the finding lost in the fault's time, a share of the paid time: all of it, of one fault alone."""
+    if len(job.faults) == 1 or episode.lost_s is None:
+        return finding.lost
+    return episode.lost_s / (60.0 * job.paid_min)
 
 
 def _span(job: Job, fault: Fault) -> Span:
@@ -147,22 +149,20 @@ def _span(job: Job, fault: Fault) -> Span:
     return Span(start_of(job) + 60.0 * fault.onset_min, start_of(job) + 60.0 * end, within_s)
 
 
-def _times(job: Job, fault: Fault, finding: Finding, episode: Episode) -> list[Check]:
+def _times(job: Job, fault: Fault, episode: Episode) -> list[Check]:
     span = _span(job, fault)
     checks = [_near("start", job, span.begin, episode.start, span.within_s)]
-    if fault.end_min is not None and finding.told:
+    if fault.end_min is not None:
         checks.append(_near("end", job, span.end, episode.end, span.within_s))
-    spans = [_span(job, each) for each in job.faults]
-    for hour, minute in _CLOCK.findall(_EVALUATED.sub("", finding.reason)):
-        clock = 3600.0 * int(hour) + 60.0 * int(minute)
-        holds = any(_on_the_clock(clock, each) for each in spans)
-        checks.append(Check("clock", "a time within a planted fault", f"{hour}:{minute}", holds))
     return checks
 
 
-def _on_the_clock(clock_s: float, span: Span) -> bool:
-    """Return whether a time of day lies in a span."""
-    return (clock_s - span.begin + span.within_s) % _DAY_S <= span.end - span.begin + 2.0 * span.within_s
+def _look(fault: Fault, finding: Finding) -> list[Check]:
+    """Check the kind of a finding: it says what the engineer is told to do."""
+    true = fault.looks.get(finding.rule)
+    if true is None:
+        return []
+    return [Check("kind", " or ".join(sorted(true)), f"{finding.rule} {finding.kind}", finding.kind in true)]
 
 
 def _near(what: str, job: Job, true: float, said: float | None, within_s: float) -> Check:
@@ -186,12 +186,13 @@ def _places(fault: Fault, episode: Episode) -> list[Check]:
     return checks
 
 
-def _cost(what: str, job: Job, wasted: tuple[float, float], lost: float | None) -> list[Check]:
-    """Check a cost; ``wasted`` are the least and the most minutes of one instance that were lost."""
-    least, most = (job.usd(minutes) for minutes in wasted)
+def _loss(what: str, job: Job, wasted: tuple[float, float], lost: float | None) -> list[Check]:
+    """Check a share of the paid time; ``wasted`` are the least and the most minutes of one instance that were lost."""
+    least, most = (minutes / job.paid_min for minutes in wasted)
     if most == 0.0:
         return []
-    said = "nothing" if lost is None else f"USD {lost:.2f}"
-    share = goals.COST_WITHIN
-    holds = lost is not None and (1.0 - share) * least <= lost <= (1.0 + share) * most
-    return [Check(what, f"USD {least:.2f} to {most:.2f}" if least < most else f"USD {most:.2f}", said, holds)]
+    said = "nothing" if lost is None else f"{100.0 * lost:.1f} %"
+    within = goals.LOSS_WITHIN
+    holds = (1.0 - within) * least <= (lost or 0.0) <= (1.0 + within) * most
+    true = f"{100.0 * most:.1f} %" if least == most else f"{100.0 * least:.1f} to {100.0 * most:.1f} %"
+    return [Check(what, true, said, holds)]

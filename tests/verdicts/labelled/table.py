@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.figures import Figures, Sampling
-from tests.verdicts.labelled.scoring import JobScore
+from tests.verdicts.labelled.scoring import HEALTHY, JobScore
 
 LONGEST = 110
 
@@ -26,11 +26,11 @@ def _rows(figures: Figures) -> Iterator[str]:
     order = f"{len(figures.out_of_order)} of {len(figures.pairs)} pairs"
     yield _row("severities out of order", order, goals.OUT_OF_ORDER)
     yield _row("other verdict at another interval", figures.lost, goals.LOST_BY_INTERVAL)
-    yield _row("sentences that are true", figures.true_sentences(), _percent(goals.TRUE_SENTENCES))
-    for what in figures.checked:
-        yield _row(f"  {what}", figures.true_sentences(what), "")
+    yield _row("healthy jobs called healthy", figures.called_healthy, f"at least {_percent(goals.CALLED_HEALTHY)}")
     yield _row("findings that nothing explains", figures.unexplained, goals.UNEXPLAINED)
-    yield _row("healthy jobs called healthy", figures.called_healthy, "")
+    yield _row("what is said and true", figures.true_checks(), f"{goals.UNTRUE} untrue")
+    for what in figures.checked:
+        yield _row(f"  {what}", figures.true_checks(what), "")
 
 
 def _classes(figures: Figures) -> Iterator[str]:
@@ -63,15 +63,15 @@ def _failures(figures: Figures) -> Iterator[str]:
 
 def _of_job(job: JobScore) -> Iterator[str]:
     fired = ", ".join(job.fired) or f"nothing ({job.level})"
-    if not job.job.faults and job.fired:
-        yield f"{job.job.name}: healthy, but {fired}: {_short(job.health)}"
+    if not job.job.faults and (job.fired or (job.level != HEALTHY and job.job.machine.gpus)):
+        yield f"{job.job.name}: healthy, but {job.level}: {fired}"
     for fault in job.faults:
         if not fault.found:
             yield f"{job.job.name}: {fault.strength} {fault.kind} not found, said {fired}"
         for check in fault.checks:
             if not check.holds:
                 yield f"{job.job.name}: {fault.rule} {check.what}: true {check.true}; said {_short(check.said)}"
-    for check in job.together:
+    for check in (*job.together, *job.ledger):
         if not check.holds:
             yield f"{job.job.name}: {check.what}: true {check.true}; said {check.said}"
     if job.first_is_right is False:

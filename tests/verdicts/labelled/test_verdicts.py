@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.claims.check import table as table_of_claims
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.figures import Figures
 from tests.verdicts.labelled.running import figures_of
@@ -36,10 +37,20 @@ def test_the_main_finding_does_not_depend_on_the_interval(figures: Figures) -> N
     assert figures.lost.count <= goals.LOST_BY_INTERVAL, table(figures)
 
 
-def test_what_a_finding_says_is_true(figures: Figures) -> None:
-    said = figures.true_sentences()
-    assert said.of - said.count <= goals.HELD_FALSE_SENTENCES, table(figures)
+def test_healthy_jobs_are_called_healthy(figures: Figures) -> None:
+    assert figures.called_healthy.share >= goals.CALLED_HEALTHY, table(figures)
+
+
+def test_what_is_said_is_true(figures: Figures) -> None:
+    said = figures.true_checks()
+    assert said.of - said.count <= goals.HELD_UNTRUE, table(figures)
 
 
 def test_nothing_is_found_beside_what_was_planted(figures: Figures) -> None:
     assert figures.unexplained <= goals.UNEXPLAINED, table(figures)
+
+
+def test_all_that_is_said_agrees_with_the_raw_data(figures: Figures) -> None:
+    claims = figures.claims
+    assert not claims.untrue, table_of_claims(claims)
+    assert not claims.unknown, table_of_claims(claims)

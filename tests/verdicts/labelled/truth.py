@@ -1,5 +1,6 @@
 """What a good engineer would say of a planted fault: the label that verdicts are held against."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,10 +20,7 @@ HUNG = "HungJob"
 HEALTH = "GPUHealth"
 STRAGGLER = "Straggler"
 
-_IDLE_CLAIMS = r"stopped working|never used|\bhangs?\b|every GPU .* (has been|was) idle"
-_BIGGER_BATCH = r"(raise|larger|increase|bigger)[^.;]*\bbatch"
-_SMALLER_INSTANCE = r"smaller[^.;]*instance|fewer (GPUs|instances)"
-_MORE_CORES = r"more cores|more (data )?load(er|ing)"
+Looks = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,209 +33,68 @@ class Kind:
         Rules that may stand first.
     seen_by : frozenset of str
         Rules that show the fault, be it as its symptom; ``first`` is among them.
-    remedy : str
-        Pattern of which the advice must hold a word.
-    misadvice : str
-        Pattern that the advice must not hold: what it names costs money and changes nothing.
-    untrue : str
-        Pattern that no sentence may hold, because it did not happen.
+    looks : mapping of str to frozenset of str
+        By rule the kinds of its finding that are true of the fault, so that their advice helps; any of a rule that is
+        not named.
     """
 
     first: frozenset[str]
     seen_by: frozenset[str]
-    remedy: str
-    misadvice: str
-    untrue: str = _IDLE_CLAIMS
+    looks: Looks
 
 
-def _kind(*first: str, symptoms: tuple[str, ...] = (), remedy: str, misadvice: str, untrue: str = _IDLE_CLAIMS) -> Kind:
+def _kind(*first: str, symptoms: tuple[str, ...] = (), **looks: tuple[str, ...]) -> Kind:
     return Kind(
         first=frozenset(first),
         seen_by=frozenset(first + symptoms),
-        remedy=remedy,
-        misadvice=misadvice,
-        untrue=untrue,
+        looks={rule: frozenset(kinds) for rule, kinds in looks.items()},
     )
 
 
-NO_CLAIM = r"(?!)"
-_UNUSED = f"{_BIGGER_BATCH}|prefetch|{_MORE_CORES}"
+_STOPS = ("stopped", "holds_memory", "gpu_holds_memory")
+_HELD = ("holds_memory", "gpu_holds_memory")
+_WAITS = ("fluctuates", "under_used", "idle_in_part", "hardly_used", "pauses")
+_UNEVEN = ("apart", "behind")
+_ENDLESS = ("leak", "ramp", "trend", "late", "rise")
 
 KINDS = {
     "idle from the start": _kind(
-        LOW,
-        BALANCE,
-        symptoms=(INIT, BATCH),
-        remedy=r"places? the model|on the GPU|hang|stop|start|used|download|initiali[sz]",
-        misadvice=_UNUSED,
-        untrue=NO_CLAIM,
+        LOW, BALANCE, symptoms=(INIT, BATCH), LowGPUUtilization=("never_used", "holds_memory"), LoadBalancing=_UNEVEN
     ),
-    "under-used GPUs": _kind(
-        LOW,
-        symptoms=(INIT, BATCH),
-        remedy=r"batch|feed|smaller instance",
-        misadvice=r"\bhangs?\b|places? the model|stop it",
-        untrue=f"{_IDLE_CLAIMS}|no GPU of .* was used",
+    "under-used GPUs": _kind(LOW, symptoms=(INIT, BATCH), LowGPUUtilization=("hardly_used", "under_used")),
+    "idle in part": _kind(
+        LOW, symptoms=(BATCH, STEPS, BALANCE), LowGPUUtilization=("idle_in_part", "pauses", "fluctuates", "hardly_used")
     ),
-    "late start": _kind(
-        INIT,
-        LOW,
-        remedy=r"stream|image|cache|copy|copied|download|start|initiali[sz]|places? the model",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}",
-        untrue=r"stopped working",
-    ),
-    "hang": _kind(
-        LOW,
-        symptoms=(BALANCE, BATCH, CPU, IO),
-        remedy=r"hang|stuck|stop|restart|wait",
-        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
-        untrue=r"never used",
-    ),
-    "loader, cores full": _kind(
-        CPU,
-        LOADER,
-        symptoms=(LOW, BATCH, STEPS),
-        remedy=r"load(er|ing)|prefetch|preprocess|cores",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|fewer cores",
-    ),
-    "loader, cores free": _kind(
-        LOW,
-        LOADER,
-        symptoms=(BATCH, STEPS),
-        remedy=r"load(er|ing)|prefetch|data|wait|input|blocking",
-        misadvice=r"more cores|faster (disk|volume)",
-    ),
-    "loader, disk": _kind(
-        IO,
-        LOADER,
-        symptoms=(LOW, BATCH, STEPS),
-        remedy=r"storage|disk|volume|files?\b|read|prefetch|stream",
-        misadvice=f"more cores|{_BIGGER_BATCH}|{_SMALLER_INSTANCE}",
-    ),
-    "dead GPU": _kind(
-        BALANCE,
-        symptoms=(LOW,),
-        remedy=r"process|rank|each GPU|gpu\d|fewer|unused|never used",
-        misadvice=f"{_BIGGER_BATCH}|prefetch",
-        untrue=r"every GPU .* idle|no GPU of",
-    ),
-    "GPU that stops": _kind(
-        BALANCE,
-        symptoms=(LOW,),
-        remedy=r"\blog\b|Xid",
-        misadvice=f"{_BIGGER_BATCH}|prefetch|evenly|{_SMALLER_INSTANCE}",
-        untrue=r"every GPU .* idle|no GPU of|never used|evenly",
-    ),
-    "memory that fills up": _kind(
-        MEMORY,
-        remedy=r"nothing needs to be changed",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|prefetch",
-        untrue=r"leaked| leaks memory: what|at that rate|\bfull in\b",
-    ),
-    "slow GPU": _kind(
-        BALANCE,
-        symptoms=(LOW,),
-        remedy=r"balance|shard|even|equal|rank|gpu\d",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}",
-    ),
-    "slow node": _kind(
-        BALANCE,
-        IO,
-        CPU,
-        symptoms=(LOW, BATCH),
-        remedy=r"algo-\d|node|network|clock|replace|shard|even",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}",
-    ),
+    "late start": _kind(INIT, LOW, LowGPUUtilization=("never_used", "nearly_idle")),
+    "hang": _kind(LOW, symptoms=(BALANCE, BATCH, CPU, IO), LowGPUUtilization=_STOPS),
+    "loader, cores full": _kind(CPU, LOADER, symptoms=(LOW, BATCH, STEPS), LowGPUUtilization=_WAITS),
+    "loader, cores free": _kind(LOW, LOADER, symptoms=(BATCH, STEPS), LowGPUUtilization=_WAITS),
+    "loader, disk": _kind(IO, LOADER, symptoms=(LOW, BATCH, STEPS), LowGPUUtilization=_WAITS),
+    "dead GPU": _kind(BALANCE, symptoms=(LOW,), LoadBalancing=_UNEVEN),
+    "GPU that stops": _kind(BALANCE, symptoms=(LOW,), LoadBalancing=("stopped",)),
+    "memory that fills up": _kind(MEMORY, GPUMemoryIncrease=("jump", "leak")),
+    "slow GPU": _kind(BALANCE, symptoms=(LOW,), LoadBalancing=_UNEVEN),
+    "slow node": _kind(BALANCE, IO, CPU, symptoms=(LOW, BATCH), LoadBalancing=_UNEVEN),
     "dead node": _kind(
         LOW,
         BALANCE,
         symptoms=(BATCH,),
-        remedy=r"algo-\d|node|process|places? the model|hang|fewer",
-        misadvice=f"{_BIGGER_BATCH}|prefetch",
-        untrue=NO_CLAIM,
+        LowGPUUtilization=("never_used", *_STOPS),
+        LoadBalancing=(*_UNEVEN, "stopped"),
     ),
-    "small batch": _kind(
-        BATCH,
-        LOW,
-        remedy=r"batch|smaller|instance",
-        misadvice=f"{_MORE_CORES}|faster (disk|volume|storage)",
-    ),
-    "leak": _kind(
-        MEMORY,
-        remedy=r"memory|kept|grow|leak|cache",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|prefetch",
-    ),
-    "slow steps": _kind(
-        STEPS,
-        symptoms=(LOW,),
-        remedy=r"step|checkpoint|evaluation|logging|slow|wait",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|more cores",
-    ),
-    "hung collective": _kind(
-        HUNG,
-        symptoms=(LOW, BALANCE, HEALTH),
-        remedy=r"stop|restart",
-        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
-        untrue=r"never used",
-    ),
-    "memory held while idle": _kind(
-        LOW,
-        symptoms=(BALANCE, HUNG),
-        remedy=r"end the process|stop the job",
-        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}|places? the model",
-        untrue=NO_CLAIM,
-    ),
-    "memory held after training": _kind(
-        LOW,
-        symptoms=(BALANCE, HUNG),
-        remedy=r"end the process|stop the job",
-        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}|places? the model",
-        untrue=NO_CLAIM,
-    ),
-    "broken GPU": _kind(
-        HEALTH,
-        symptoms=(HUNG, LOW, BALANCE),
-        remedy=r"replace|restart",
-        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
-        untrue=r"never used",
-    ),
-    "lost GPU": _kind(
-        HEALTH,
-        symptoms=(HUNG, LOW, BALANCE),
-        remedy=r"replace|restart",
-        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
-        untrue=r"never used",
-    ),
-    "throttled GPU": _kind(
-        HEALTH,
-        symptoms=(STRAGGLER, BALANCE),
-        remedy=r"cooling|power|replace",
-        misadvice=f"{_UNUSED}|{_SMALLER_INSTANCE}",
-    ),
-    "hollow GPUs": _kind(
-        LOW,
-        BATCH,
-        remedy=r"batch|kernels|share",
-        misadvice=f"{_MORE_CORES}|faster (disk|volume|storage)",
-    ),
-    "straggler": _kind(
-        STRAGGLER,
-        symptoms=(BALANCE, LOW),
-        remedy=r"clocks|replace|batches|shards",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}",
-    ),
-    "memory leak": _kind(
-        MEMORY,
-        remedy=r"memory|kept|leak",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|prefetch",
-    ),
-    "heavy checkpoints": _kind(
-        LOW,
-        IO,
-        STEPS,
-        remedy=r"checkpoint|sav|pause|asynchron|wait",
-        misadvice=f"{_BIGGER_BATCH}|{_SMALLER_INSTANCE}|more cores",
-    ),
+    "small batch": _kind(BATCH, LOW, LowGPUUtilization=("under_used", "hardly_used", "idle_in_part", "fluctuates")),
+    "leak": _kind(MEMORY, GPUMemoryIncrease=_ENDLESS),
+    "slow steps": _kind(STEPS, symptoms=(LOW,), LowGPUUtilization=_WAITS),
+    "hung collective": _kind(HUNG, symptoms=(LOW, BALANCE, HEALTH)),
+    "memory held while idle": _kind(LOW, symptoms=(BALANCE, HUNG), LowGPUUtilization=_HELD),
+    "memory held after training": _kind(LOW, symptoms=(BALANCE, HUNG), LowGPUUtilization=_HELD),
+    "broken GPU": _kind(HEALTH, symptoms=(HUNG, LOW, BALANCE), GPUHealth=("ecc", "rows", "xid")),
+    "lost GPU": _kind(HEALTH, symptoms=(HUNG, LOW, BALANCE), GPUHealth=("lost", "vanished", "unanswered", "xid")),
+    "throttled GPU": _kind(HEALTH, symptoms=(STRAGGLER, BALANCE), GPUHealth=("heat", "slowdown", "power_limit")),
+    "hollow GPUs": _kind(LOW, BATCH, LowGPUUtilization=("low_activity", "instances_low")),
+    "straggler": _kind(STRAGGLER, symptoms=(BALANCE, LOW)),
+    "memory leak": _kind(MEMORY, GPUMemoryIncrease=("leak",)),
+    "heavy checkpoints": _kind(LOW, IO, STEPS, LowGPUUtilization=("pauses", "idle_in_part", "fluctuates")),
 }
 
 
@@ -277,6 +134,11 @@ class Fault:
     def label(self) -> Kind:
         """What may be said of its kind."""
         return KINDS[self.kind]
+
+    @property
+    def looks(self) -> Looks:
+        """The kinds of findings that are true of it, by rule."""
+        return self.label.looks
 
     @property
     def may_stand_first(self) -> frozenset[str]:

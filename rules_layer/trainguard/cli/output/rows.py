@@ -11,10 +11,12 @@ from trainguard.adapters.timestamps import iso_from_epoch
 from trainguard.finding import EpisodeEntry, Fact, Progress, Severity, finding_fields, severity_rank
 from trainguard.records import RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.registry import spec_of
 from trainguard.rules.units import show_duration, show_number
 from trainguard.stores import StoredRow
 
 _FIXED_BELOW = 10.0
+_FIXED_UNITS = {"%": " %", "": ""}
 
 
 class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +123,19 @@ def number_text(value: float | None) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < _FIXED_BELOW else show_number(value)
 
 
+def with_unit(value: float | None, unit: str | None) -> str:
+    """Return a number for people with its unit, for example ``62.5 %``; empty where there is none."""
+    return "" if value is None else f"{number_text(value)}{_FIXED_UNITS.get(unit or '', f' {unit}')}"
+
+
+def measured_as(row: RuleRow) -> tuple[str | None, str]:
+    """Return what a row's measure is, and its unit; a row that does not say has that of a rule with but one."""
+    measures = spec_of(row.rule).measures
+    if row.quantity is None and row.unit is None and len(measures) == 1:
+        return measures[0].what, measures[0].unit
+    return row.quantity, row.unit or ""
+
+
 def has_fired(row: RuleRow) -> bool:
     """Whether the rule has fired, be it over by now."""
     return row.status is Status.FIRED or row.times_fired > 0
@@ -133,19 +148,13 @@ def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
 
 def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
     """Return the rows of the whole job: what fires first and the most severe on top, the report last."""
-    report = report_row(stored.row for stored in rows)
-    named = "" if report is None else report.finding.reason
-    whole = [stored for stored in rows if stored.row.node is None]
-    return sorted(whole, key=lambda stored: _rank(stored.row, named))
+    return sorted((stored for stored in rows if stored.row.node is None), key=lambda stored: _rank(stored.row))
 
 
 def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
     """Return the job's rows of the rules that fire now, the most severe first."""
-    rows = list(rows)
-    report = report_row(rows)
-    named = "" if report is None else report.finding.reason
     firing = [r for r in rows if r.node is None and r.status is Status.FIRED and r.rule != PROFILER_REPORT]
-    return sorted(firing, key=lambda row: _rank(row, named))
+    return sorted(firing, key=_rank)
 
 
 def by_node(rows: Iterable[StoredRow]) -> Mapping[str, list[StoredRow]]:
@@ -154,13 +163,12 @@ def by_node(rows: Iterable[StoredRow]) -> Mapping[str, list[StoredRow]]:
     for stored in rows:
         if stored.row.node is not None:
             nodes[stored.row.rule].append(stored)
-    return {rule: sorted(of_rule, key=lambda stored: _rank(stored.row, "")) for rule, of_rule in nodes.items()}
+    return {rule: sorted(of_rule, key=lambda stored: _rank(stored.row)) for rule, of_rule in nodes.items()}
 
 
-def _rank(row: RuleRow, named: str) -> tuple[bool, int, bool, int, float, str, tuple[int, str]]:
-    """Order rows; the finding that the report names first is the first among those that fire."""
+def _rank(row: RuleRow) -> tuple[bool, int, int, float, str, tuple[int, str]]:
+    """Order rows: what fires first, of that the most severe, of those the one that lost most."""
     gravity = severity_rank(row.finding.severity)
-    first = not (named and named.startswith(f"{row.rule} ("))
     wasted = row.wasted_percent or 0.0
     node = row.node or ""
-    return row.rule == PROFILER_REPORT, row.status.place, first, -gravity, -wasted, row.rule, (len(node), node)
+    return row.rule == PROFILER_REPORT, row.status.place, -gravity, -wasted, row.rule, (len(node), node)

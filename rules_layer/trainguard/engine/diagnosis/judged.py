@@ -4,6 +4,7 @@ A rule that could not judge matters where it could have found something. What lo
 find where the ledger has lost none, and what needs a longer job than this one does not veto.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainguard.engine.diagnosis.case import Case
@@ -12,6 +13,7 @@ from trainguard.engine.verdicts.verdict import shown_status
 from trainguard.ledger.bucket import Bucket
 from trainguard.records import FIRST_FAMILY, Status
 from trainguard.rules.registry import spec_of
+from trainguard.rules.symptoms import LOW_GPUS
 
 SIZEABLE_SHARE = 0.15
 """From this share of the paid time on, lost time is worth a reason."""
@@ -40,7 +42,7 @@ class Judged:
     unread : int
         Objects that could not be read.
     profiled : bool
-        Whether the GPUs were sampled.
+        Whether the use of the GPUs was judged.
     """
 
     judged: tuple[str, ...]
@@ -82,8 +84,15 @@ def judged_of(case: Case) -> Judged:
         vetoes=tuple(rule for rule in silent if _could_find(rule, case)),
         gaps=tuple(gap for family in case.streams.families.values() for gap in family.gaps(case.job)),
         unread=_unread(case),
-        profiled=any(node.gpu_lost_s for node in case.ledger.nodes),
+        profiled=_profiled(case, told),
     )
+
+
+def _profiled(case: Case, told: Sequence[str]) -> bool:
+    """Whether the use of GPUs is known: they were sampled, or a rule has judged instances of partitioned ones."""
+    if any(node.gpu_lost_s for node in case.ledger.nodes):
+        return True
+    return bool(case.ledger.left_out) and any(spec_of(rule).symptom == LOW_GPUS for rule in told)
 
 
 def _unread(case: Case) -> int:

@@ -161,7 +161,7 @@ def _marked(finding: RankedFinding, case: Case) -> str:
         parts.append(f"on {affected:,} of {of:,} nodes")
     if not finding.ongoing:
         parts.append("over before the end" if case.ended else "over now")
-    episodes = finding.unexplained
+    episodes = finding.unexplained if finding.finding.held else ()
     if episodes:
         shown = listed([episode.sentence for episode in episodes[-NAMED_EPISODES:]])
         earlier = finding.earlier_episodes if len(episodes) == len(finding.episodes) else 0

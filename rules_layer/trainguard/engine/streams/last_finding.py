@@ -1,17 +1,16 @@
 """What a rule said when its condition last held, for the time after: a finding that is over still needs its sentence.
 
-The judgement of now says that nothing is wrong now. Whoever reads that a rule has fired wants to know what was found,
-what it cost and what to do about it.
+The judgement of now says that nothing is wrong now. Whoever reads that a rule has fired wants to know what was found
+and what to do about it.
 """
 
 from dataclasses import replace
 
 import msgspec
 
-from trainguard.engine.verdicts.words import kept_words, past_words
-from trainguard.finding import Fact, clock_times
+from trainguard.engine.verdicts.words import kept_words, once_found, past_words
+from trainguard.finding import Fact
 from trainguard.rules.rule_result import IdleNode, RuleResult
-from trainguard.timestamps import iso_time
 
 TEXT_LENGTH = 1_000
 FIRST_MINUTE_S = 60.0
@@ -32,7 +31,6 @@ class LastFinding(msgspec.Struct, array_like=True):
     reason: str
     advice: str | None
     worst: str | None
-    wasted_share: float | None
     affected_share: float | None
     confidence: float | None
     idle_node: IdleNode | None
@@ -51,7 +49,6 @@ class LastFinding(msgspec.Struct, array_like=True):
             reason=reason,
             advice=advice,
             worst=result.worst,
-            wasted_share=result.wasted_share,
             affected_share=result.affected_share,
             confidence=result.confidence,
             idle_node=result.idle_node,
@@ -64,27 +61,23 @@ class LastFinding(msgspec.Struct, array_like=True):
     ) -> RuleResult:
         """Return the judgement of now, at the watermark ``watermark_s``, with what was found before it.
 
-        The sentence has clock times, which stay true however late it is read. ``start`` is when the condition began,
-        epoch seconds; ``closed`` says that the stream has ended, so that there is no now.
-
-        Shares are of the time since the start: what was lost by then is a smaller share of the time until now.
+        ``start`` is when the condition began, epoch seconds; ``closed`` says that the stream has ended, so that there
+        is no now. The share is of the time judged: what was seen by then is a smaller share of the time until now.
         """
         until = self.at if self.until is None else self.until
         since = until if start is None else min(start, until)
-        then = "At the end" if closed else f"By {clock_times(iso_time(watermark_s), iso_time(watermark_s))}"
         elapsed_s = max(watermark_s - self.at, 0.0)
         fading = (self.since_s + FIRST_MINUTE_S) / (self.since_s + FIRST_MINUTE_S + elapsed_s)
         affected = [share for share in (now.affected_share, _faded(self.affected_share, fading)) if share is not None]
         found = past_words(rule, self.kind, self.facts, reason=self.reason, advice=self.advice)
         return replace(
             now,
-            reason=f"{clock_times(iso_time(since), iso_time(until))}: {found.reason} {then}: {now.reason}",
+            reason=once_found(found.reason, now.reason, held=(since, until), at=None if closed else watermark_s),
             advice=found.advice,
             found=found,
             kind=self.kind,
             facts=self.facts,
             worst=self.worst,
-            wasted_share=_faded(self.wasted_share, fading),
             affected_share=max(affected, default=None),
             confidence=self.confidence,
             idle_node=self.idle_node,

@@ -6,11 +6,22 @@ A rule that also compares the nodes with each other has one more part, under the
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.liveness import known_until, liveness_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Reach, Verdict
-from trainguard.engine.verdicts.words import NODES, NODES_FIRED, POINTS_JUDGED, POINTS_SEEN, over_nodes
+from trainguard.engine.verdicts.words import (
+    NODES,
+    NODES_FIRED,
+    POINTS_JUDGED,
+    POINTS_SEEN,
+    SHARE_OF_POINTS,
+    UNJUDGED,
+    WAITING,
+    over_nodes,
+)
 from trainguard.finding import Fact, severity_rank
 from trainguard.records import JOB_NODE, Status
 
@@ -28,7 +39,10 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
     waiting = [name for name in sorted(nodes) if verdicts[name].result.status is Status.WARMING_UP]
     facts = _facts(verdicts, nodes)
     alone = node == JOB_NODE
-    unjudged = verdicts[waiting[0]].result.reason if waiting and not alone and node not in waiting else None
+    unjudged = None
+    if waiting and not alone and node not in waiting:
+        unjudged = verdicts[waiting[0]].result.reason
+        facts = (*facts, *_why_unjudged(verdicts[waiting[0]], len(waiting)))
     result = replace(
         worst.result,
         reason=over_nodes(worst.result.reason, facts, None if alone else node, len(waiting), unjudged),
@@ -36,6 +50,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         worst=_worst(node, worst.result.worst),
         data_points=sum(each.result.data_points for each in verdicts.values()),
         affected_share=worst.affected_share,
+        oversized=bool(nodes) and all(verdicts[name].result.oversized for name in nodes),
         details={name: verdicts[name].result.details for name in sorted(verdicts)},
     )
     reach = Reach(_affected(verdicts, len(nodes)), len(nodes))
@@ -69,9 +84,17 @@ def _facts(verdicts: Mapping[str, Verdict], nodes: Sequence[str]) -> tuple[Fact,
     counts = [each.result.pooled for each in verdicts.values() if each.result.pooled is not None]
     facts = [Fact(name=NODES_FIRED, value=fired, unit="nodes"), Fact(name=NODES, value=len(nodes), unit="nodes")]
     if len(counts) > 1:
-        facts.append(Fact(name=POINTS_SEEN, value=sum(each[0] for each in counts), unit="points"))
-        facts.append(Fact(name=POINTS_JUDGED, value=sum(each[1] for each in counts), unit="points"))
+        seen, judged = (sum(each[place] for each in counts) for place in (0, 1))
+        facts.append(Fact(name=POINTS_SEEN, value=seen, unit="samples"))
+        facts.append(Fact(name=POINTS_JUDGED, value=judged, unit="samples"))
+        facts.append(Fact(name=SHARE_OF_POINTS, value=seen / judged if judged else 0.0, unit="share"))
     return tuple(facts)
+
+
+def _why_unjudged(first: Verdict, waiting: int) -> tuple[Fact, ...]:
+    """Return how many nodes have no verdict, and what the reason of the first of them rests on."""
+    number = Fact(name=WAITING, value=waiting, unit="nodes")
+    return number, *(msgspec.structs.replace(fact, name=f"{UNJUDGED}{fact.name}") for fact in first.result.facts)
 
 
 def _worst(node: str, series: str | None) -> str | None:

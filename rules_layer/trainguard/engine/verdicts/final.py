@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.words import never_judged
 from trainguard.records import Status
 
 
@@ -15,9 +16,7 @@ def final(verdict: Verdict, watermark_s: float | None) -> Verdict:
     result = verdict.result
     if result.status is not Status.WAITING_FOR_DATA:
         return _closed(verdict)
-    reason = f"Ended without what the rule needs: {result.reason}"
-    if watermark_s is None:
-        reason = "Ended without a profile: no object of it could be read."
+    reason = never_judged(result.reason, read=watermark_s is not None)
     return replace(verdict, result=replace(result, status=Status.NOT_APPLICABLE, reason=reason))
 
 

@@ -13,6 +13,7 @@ from trainguard.engine.verdicts.explanations import SURE_FROM, Explanation, advi
 from trainguard.engine.verdicts.losses import (
     TRACED,
     Loss,
+    claimed_buckets,
     claims_of,
     ledger_end,
     loss_of,
@@ -209,7 +210,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
     running = not any(each.ended for each in verdicts)
-    losses = _apart(fired, found, chains, ledger)
+    losses = _apart(fired, found, chains, _depths(explained), ledger)
 
     def place(finding: RankedFinding) -> tuple[float, int]:
         weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
@@ -266,27 +267,33 @@ def _apart(
     fired: Mapping[str, Verdict],
     found: Mapping[str, RankedFinding],
     chains: Mapping[str, Sequence[str]],
+    depths: Mapping[str, int],
     ledger: Ledger | None,
 ) -> dict[str, Loss]:
     """Return what each finding claims beside the others: causes first, of those the one that lost most.
 
-    A cause claims what it explains, too, for as long as that lasted: rules are late to begin.
+    Who explains a part of a finding takes that part first. A cause claims what it explains wholly for as long as that
+    lasted: rules are late to begin.
     """
     if ledger is None:
         return {}
+    order = sorted(found, key=lambda rule: (depths[rule], -found[rule].score))
+    wholly = {rule: [each for each in order if each != rule and chains[each][-1] == rule] for rule in order}
+    return losses_of(ledger, [(rule, _claims_with(fired, rule, wholly[rule], ledger)) for rule in order])
+
+
+def _claims_with(fired: Mapping[str, Verdict], rule: str, symptoms: Sequence[str], ledger: Ledger) -> list[Claim]:
+    """Return what a finding claims with the symptoms that it explains wholly.
+
+    A risk that is the reason for a loss claims what its symptoms do: it is as grave as that.
+    """
     until = ledger_end(ledger)
-    order = sorted(found, key=lambda rule: (len(chains[rule]), -found[rule].score))
-    claims = []
-    for rule in order:
-        more = [
-            episode
-            for symptom, chain in chains.items()
-            if symptom != rule and chain[-1] == rule and until is not None
-            for episode in found[symptom].episodes
-            if span_of(episode, until)[1] > episode.start
-        ]
-        claims.append((rule, claims_of(fired[rule], ledger, more)))
-    return losses_of(ledger, claims)
+    if until is None:
+        return []
+    if not claimed_buckets(fired[rule]):
+        return [replace(claim, rule=rule) for each in symptoms for claim in claims_of(fired[each], ledger)]
+    lasted = [each for symptom in symptoms for each in fired[symptom].episodes]
+    return claims_of(fired[rule], ledger, [each for each in lasted if span_of(each, until)[1] > each.start])
 
 
 def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:
@@ -314,6 +321,16 @@ def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, Explanat
         if rule not in _chain(cause, causes):
             causes[rule] = cause
     return causes
+
+
+def _depths(explained: Mapping[str, Explanation]) -> dict[str, int]:
+    """Return by rule how many others stand before it, each the reason for a part of the next at least."""
+
+    def depth(rule: str, after: frozenset[str]) -> int:
+        reasons = set(explained[rule].parts) - after - {rule}
+        return max((1 + depth(reason, after | {rule}) for reason in reasons), default=0)
+
+    return {rule: depth(rule, frozenset()) for rule in explained}
 
 
 def _chain(rule: str, causes: Mapping[str, str | None]) -> list[str]:

@@ -32,6 +32,8 @@ import msgspec
 
 from trainguard.engine.verdicts.episodes import Liveness
 from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.words import SILENT, since_silent
+from trainguard.finding import Fact
 from trainguard.records import JOB_NODE, Status
 
 VANISHED_S = 900.0
@@ -58,8 +60,9 @@ def with_liveness(verdict: Verdict, watermark_s: float | None, ahead: float | No
     history = msgspec.structs.replace(verdict.history, is_open=False)
     if failed:
         return replace(verdict, history=history)
-    reason = f"{verdict.result.reason} The node has written nothing for the last {silent_s:,.0f} s."
-    result = replace(verdict.result, status=Status.OK, reason=reason)
+    fact = Fact(name=SILENT, value=silent_s, unit="s", start=watermark_s, end=ahead)
+    facts = (*verdict.result.facts, fact)
+    result = replace(verdict.result, status=Status.OK, reason=since_silent(verdict.result.reason, fact), facts=facts)
     return replace(verdict, result=result, history=history, liveness=Liveness.STALE)
 
 

@@ -1,15 +1,20 @@
-"""Words that the engine adds to a rule's: of what is over, and of several nodes."""
+"""Words that the engine adds to a rule's: of what is over, of several nodes, of nodes that fell silent or ended."""
 
 from collections.abc import Sequence
 
-from trainguard.finding import Fact
+from trainguard.finding import Fact, clock_times
 from trainguard.records import Status
 from trainguard.rules.registry import spec_of
-from trainguard.rules.units import show_percent
+from trainguard.rules.units import show_duration, show_percent
 from trainguard.rules.words import FactSheet, Words
+from trainguard.timestamps import iso_time
 
 NODES_FIRED, NODES = "nodes_fired", "nodes_judged"
+SILENT = "silent"
 POINTS_SEEN, POINTS_JUDGED = "points_seen_on_nodes", "points_judged_on_nodes"
+SHARE_OF_POINTS = "share_of_points_on_nodes"
+WAITING, UNJUDGED = "nodes_without_verdict", "unjudged_"
+"""How many nodes have no verdict; before the names of the facts that say why the first of them has none."""
 
 
 def past_words(rule: str, kind: str, facts: tuple[Fact, ...], *, reason: str, advice: str | None) -> Words:
@@ -20,7 +25,11 @@ def past_words(rule: str, kind: str, facts: tuple[Fact, ...], *, reason: str, ad
     text = spec_of(rule).text
     if text is None or not kind:
         return Words(reason, advice)
-    return text(FactSheet(Status.FIRED, kind, facts, past=True))
+    try:
+        return text(FactSheet(Status.FIRED, kind, facts, past=True))
+    except (LookupError, TypeError, ValueError):
+        # What is stored may be of a version of the rule that gave other facts; the job's other rules go on.
+        return Words(f"{rule} found {kind.replace('_', ' ')}, as an earlier version of it says.")
 
 
 def kept_words(rule: str, kind: str, reason: str, advice: str | None, *, longest: int) -> tuple[str, str | None]:
@@ -53,8 +62,30 @@ def over_nodes(reason: str, facts: Sequence[Fact], worst: str | None, waiting: i
     judged = numbers.get(POINTS_JUDGED)
     if judged:
         seen = numbers[POINTS_SEEN]
-        share = show_percent(100.0 * seen / judged)
+        share = show_percent(100.0 * numbers[SHARE_OF_POINTS])
         reason += f" Over {nodes:.0f} nodes: {seen:,.0f} of {judged:,.0f} points ({share})."
     if unjudged is not None:
         reason += f" {waiting} of {max(nodes, waiting):.0f} nodes without a verdict: {unjudged}"
     return reason
+
+
+def since_silent(reason: str, silent: Fact) -> str:
+    """Return what was found on a node that has fallen silent, and for how long it has been."""
+    return f"{reason} The node has written nothing for the last {show_duration(float(silent.value))}."
+
+
+def never_judged(reason: str, *, read: bool) -> str:
+    """Return why a rule that waited until the end does not apply; ``read`` says whether any object could be read."""
+    if not read:
+        return "Ended without a profile: no object of it could be read."
+    return f"Ended without what the rule needs: {reason}"
+
+
+def once_found(found: str, now: str, *, held: tuple[float, float], at: float | None) -> str:
+    """Return what was found in ``held`` and what is said of now, ``at``, epoch seconds; None where the stream ended.
+
+    Clock times stay true however late they are read.
+    """
+    since, until = held
+    then = "At the end" if at is None else f"By {clock_times(iso_time(at), iso_time(at))}"
+    return f"{clock_times(iso_time(since), iso_time(until))}: {found} {then}: {now}"

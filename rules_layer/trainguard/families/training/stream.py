@@ -16,6 +16,7 @@ from trainguard.rules.protocol import RuleParameters
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.training.registry import AnyStepRule
 from trainguard.rules.training.scalar_advice import FoundScalars
+from trainguard.rules.training.stalled_training import INTERRUPTED_S, RHYTHM
 from trainguard.rules.training.step_rule import RunView, StepRule, StepState
 from trainguard.tensors.step_view import StepView
 
@@ -25,8 +26,9 @@ class StepsState(msgspec.Struct, kw_only=True):
 
     ``watermark_s`` is the time of the newest step, epoch seconds. ``steps`` counts the steps that rules were shown, and
     ``step`` is the newest of them. ``progress_s`` is when S3 got the newest object of the stream, and at ``looked_s``
-    S3 was last asked for newer ones although none was announced; epoch seconds. ``ended`` says whether the mark of the
-    stream's end was met after all of them.
+    S3 was last asked for newer ones although none was announced; epoch seconds. ``longest_s`` is the longest time,
+    seconds, between two steps that was no stall. ``ended`` says whether the mark of the stream's end was met after all
+    of them.
     """
 
     watermark_s: float | None = None
@@ -36,6 +38,7 @@ class StepsState(msgspec.Struct, kw_only=True):
     step: int | None = None
     progress_s: float | None = None
     looked_s: float = 0.0
+    longest_s: float = 0.0
     ended: bool = False
 
     @property
@@ -92,6 +95,7 @@ class StepStream(Generic[S]):
         """
         state = self.state
         alerted = {name: entry.history.alerted for name, entry in state.stored_rules.items()} if again else {}
+        self._note_rhythm(step)
         state.watermark_s = max(step.at, state.watermark_s or 0.0)
         state.steps += 1
         state.step = step.step
@@ -158,12 +162,26 @@ class StepStream(Generic[S]):
         return state
 
     def is_overdue(self, now: float) -> bool:
-        """Whether nothing came for as long as StalledTrainingRule allows, as far as is known at ``now``."""
+        """Whether nothing came for as long as StalledTrainingRule waits, as far as is known at ``now``."""
+        patience_s = self._patience_s()
+        silent_s = now - (self.state.progress_s or now)
+        return patience_s is not None and not self.state.ended and silent_s > patience_s
+
+    def _patience_s(self) -> float | None:
+        """Return for how long StalledTrainingRule waits for a step; None where it does not run."""
         parameters = self._plan.parameters.get(STALLED)
         if parameters is None or all(rule.name != STALLED for rule in step_rules(self._plan)):
-            return False
-        silent_s = now - (self.state.progress_s or now)
-        return not self.state.ended and silent_s > float(parameters.in_force()["threshold"])
+            return None
+        return max(float(parameters.in_force()["threshold"]), RHYTHM * self.state.longest_s)
+
+    def _note_rhythm(self, step: StepView) -> None:
+        """Take note of the time since the step before, where it is no stall."""
+        state = self.state
+        if not step.timed or state.watermark_s is None:
+            return
+        gap_s, patience_s = step.at - state.watermark_s, self._patience_s()
+        if patience_s is None or gap_s <= patience_s or (state.longest_s == 0.0 and gap_s <= INTERRUPTED_S):
+            state.longest_s = max(state.longest_s, gap_s)
 
     def _judge(self, *, closed: bool) -> "_Judge":
         view = RunView(self.state.steps, closed=closed, scalars=self.state.scalars)

@@ -14,13 +14,16 @@ from typing import ClassVar
 
 import msgspec
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import abs_mean, scalar
+from trainguard.rules.training.gradient_norm_drift_text import BOUND, NEEDS, DriftKind, text
+from trainguard.rules.training.loss_facts import step as step_number
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import used
+from trainguard.rules.training.readings import step_fact, used
 from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import GRADIENTS, LOSSES
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
@@ -90,7 +93,7 @@ SPEC = RuleSpec(
         "decades": ParameterHelp("decades", "norms that are further from the first ones drift; 3 is a factor of 1,000"),
         **RANGE_HELP,
     },
-    clause="gradients drifted by orders of magnitude",
+    text=text,
 )
 
 
@@ -100,11 +103,8 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = GradientNormDriftParameters
     state_type = GradientNormDriftState
-    needs = (
-        "It checks norms of gradients beside the loss: log the gradient norm as a scalar, or record the collections "
-        "gradients (the reduction l2 is enough) and losses."
-    )
-    bound = ("value", "of norms beyond the first 512, or beyond names of 40,000 characters")
+    needs = NEEDS
+    bound = BOUND
 
     def check(
         self, state: GradientNormDriftState, step: StepView, parameters: GradientNormDriftParameters
@@ -128,24 +128,15 @@ class GradientNormDrift(StepRule[GradientNormDriftParameters, GradientNormDriftS
         fallen = state.loss.newest < state.loss.first - FALLEN * abs(state.loss.first)
         drifted = {name: each.drifted for name, each in seen.items() if each.drifted is not None}
         worst = min(drifted, key=lambda each: (drifted[each], each)) if drifted else max(seen, key=state.distance)
-        fires = bool(drifted) and not fallen
         return Check(
             step=step.step,
             at=step.at,
-            fires=fires,
-            reason=_say(step.step, state, worst, len(drifted), fallen=fallen),
+            fires=bool(drifted) and not fallen,
             tensor=worst,
             value=state.distance(worst),
             threshold=parameters.decades,
-        )
-
-    def advice(self, check: Check, parameters: GradientNormDriftParameters) -> str:
-        """Say what to do about gradients that explode or vanish."""
-        del parameters
-        return (
-            f"Look at {check.tensor} first. Gradients that grow need clipping, a lower learning rate or normalisation; "
-            "gradients that vanish need another activation or initialisation, shortcuts, or a learning rate that did "
-            "not kill the units."
+            kind=_kind(seen[worst], drifted=bool(drifted), fallen=fallen),
+            facts=(step_fact(step), *_facts(state, worst, len(drifted), parameters.decades)),
         )
 
 
@@ -183,13 +174,24 @@ def _size(step: StepView, name: str) -> float | None:
     return saved if saved is not None else abs_mean(step, name)
 
 
-def _say(step: int, state: GradientNormDriftState, name: str, drifted: int, *, fallen: bool) -> str:
+def _kind(norm: Level, *, drifted: bool, fallen: bool) -> DriftKind:
+    if not drifted:
+        return DriftKind.FINE
+    if fallen:
+        return DriftKind.LEARNS
+    return DriftKind.GROWS if norm.newest > norm.first else DriftKind.SHRINKS
+
+
+def _facts(state: GradientNormDriftState, name: str, drifted: int, decades: float) -> tuple[Fact, ...]:
     norm, loss = state.norms[name], state.loss
-    said = (
-        f"Step {step}: {name} is about {10.0**norm.newest:.3g} and was {10.0**norm.first:.3g} at the start, "
-        f"{state.distance(name):.3g} decades apart"
+    change = (loss.newest - loss.first) / abs(loss.first) if loss.first else 0.0
+    return (
+        Fact(name="norm_first", value=10.0**norm.first, series=name),
+        Fact(name="norm_newest", value=10.0**norm.newest, series=name),
+        Fact(name="distance", value=state.distance(name), unit="decades", series=name, threshold=decades),
+        *([step_number("drifts_since_step", norm.drifted)] if drifted and norm.drifted is not None else []),
+        *([Fact(name="norms_drifted", value=drifted)] if drifted > 1 else []),
+        Fact(name="loss_first", value=loss.first, series=state.loss_name),
+        Fact(name="loss_newest", value=loss.newest, series=state.loss_name),
+        Fact(name="change", value=change, unit="share", series=state.loss_name, threshold=-FALLEN),
     )
-    if drifted:
-        more = f", the first of {drifted} that drifted" if drifted > 1 else ""
-        said += f", too far since step {norm.drifted}{more}"
-    return f"{said}; the loss {'fell' if fallen else 'did not fall'}, from about {loss.first:.4g} to {loss.newest:.4g}."

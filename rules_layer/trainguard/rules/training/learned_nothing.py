@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import NamedTuple
 
+from trainguard.finding import Fact
 from trainguard.rules.training.guessing import (
     CHANCE_BELOW,
     classes_guessed,
@@ -12,13 +13,15 @@ from trainguard.rules.training.guessing import (
     guesses_exactly,
     says_one_thing,
 )
-from trainguard.rules.training.progress import NO_TREND, beginning, fall, gain, tail, unit
+from trainguard.rules.training.loss_facts import first_facts, last_facts, step
+from trainguard.rules.training.loss_facts import level as level_of
+from trainguard.rules.training.not_learning_kinds import NOTHING_LEARNED, LearningKind
+from trainguard.rules.training.progress import NO_TREND, fall, gain, tail, unit
 from trainguard.rules.training.run_series import MOVING, RunSeries
 from trainguard.rules.training.series import Series, noise, smoothed
-from trainguard.rules.training.trend import z_score
+from trainguard.rules.training.trend import FEWEST, z_score
 from trainguard.tensors.step_view import Mode
 
-STANDS, CHANCE, VALIDATION, STUCK, LEVEL, UNSEEN = "stands", "chance", "validation", "stuck", "level", "unseen"
 CLEAR_TREND = 5.0
 """A share of ``min_fall``: with a fall below the fifth of it, a trend does not matter."""
 NOISE, MOST_NOISE = 2.0, 0.2
@@ -33,6 +36,8 @@ LEARNED = 0.1
 HALVED, LOW_SHARE = 0.5, 0.05
 """A score below a twentieth that stays while the loss is halved is the accuracy of a regression, which says nothing."""
 EARLY, FEWEST_SINCE = 0.25, 10
+LARGEST_ENTROPY, LARGEST_GUESS = 100.0, 12.0
+"""A larger loss at the start and at the end is a squared error: who guesses among 160,000 classes has 12."""
 CLEAR_FALL, NEVER_BETTER, WORSE_THAN_UNTRAINED, SCORE_FELL = 0.2, 0.05, 1.2, 0.1
 
 
@@ -45,14 +50,19 @@ class Limits(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What shows that nothing was learned: of which series, in words, with the value and its threshold."""
+    """What shows that nothing was learned: of which series, by which facts, with the value and its threshold."""
 
-    kind: str
+    kind: LearningKind
     name: str
     series: Series
-    reason: str
+    facts: tuple[Fact, ...]
     value: float
     threshold: float | None = None
+
+    @property
+    def onset(self) -> float | None:
+        """When the run began to compute nothing of use, epoch seconds; None where that, or the time, is not known."""
+        return float(self.series.began) or None if self.kind in NOTHING_LEARNED else None
 
 
 def stands(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
@@ -68,11 +78,14 @@ def stands(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
     name, loss = losses[0]
     fallen = fall(loss)
     rises = fallen * abs(loss.means[0]) < -_least(loss, limits)
-    reason = (
-        f"{name} {'rises' if rises else 'stands'}: from {beginning(loss)} to {tail(loss):.6g} in the last "
-        f"quarter (until step {loss.steps[-1]}), {_moved(fallen)}{_score_words(run, mode)}"
+    facts = (
+        *first_facts(name, loss),
+        *last_facts(name, loss),
+        Fact(name="change", value=-fallen, unit="share", series=name, threshold=limits.min_fall),
+        *([Fact(name="rises", value=1, series=name)] if rises else []),
+        *score_facts(run, mode),
     )
-    return Found(STANDS, name, loss, reason, fallen, limits.min_fall)
+    return Found(LearningKind.STANDS, name, loss, facts, fallen, limits.min_fall)
 
 
 def _loss_stands(name: str, loss: Series, mode: Mode, limits: Limits, *, has_score: bool) -> bool:
@@ -97,19 +110,20 @@ def _least(loss: Series, limits: Limits) -> float:
 
 def at_chance(run: RunSeries, mode: Mode, limits: Limits) -> Found | None:
     """Find that a score is no better than its loss says of a guess, and never gained."""
-    for score_name, score in run.score(mode):
-        for _, loss in run.loss(mode)[:1]:
+    for score_name, score in () if is_regression(run) else run.score(mode):
+        for loss_name, loss in run.loss(mode)[:1]:
             if min(score.count, loss.count) < limits.min_rows or gain(score) >= limits.min_gain:
                 continue
             share, left = tail(score) / unit(score), tail(loss)
             guessed = guesses(share, left) if fall(loss) < LEARNED else guesses_exactly(share, left)
             one_thing = score.least == score.most and share < HIGH_SCORE and says_one_thing(share, left)
             if guessed or one_thing:
-                reason = (
-                    f"{score_name} stays at the level of chance: {beginning(score, 4)}, {tail(score):.4g} in the last "
-                    f"quarter (until step {score.steps[-1]}), with a loss of {left:.4g} there"
+                facts = (
+                    *first_facts(score_name, score, "score"),
+                    *last_facts(score_name, score, "score"),
+                    level_of("loss_last", loss_name, left),
                 )
-                return Found(CHANCE, score_name, score, reason, tail(score))
+                return Found(LearningKind.CHANCE, score_name, score, facts, tail(score))
     return None
 
 
@@ -125,30 +139,32 @@ def loss_at_chance(run: RunSeries, limits: Limits) -> Found | None:
             continue
         if any(not guesses(tail(score) / unit(score), level) for _, _, score in _scores(run)):
             continue
-        reason = (
-            f"{name} was {beginning(loss)} and has stood at {level:.5g} since step "
-            f"{loss.steps[len(loss.means) - len(since)]}: ln {classes} = {math.log(classes):.5g} is the cross entropy "
-            f"of a guess among {classes} classes"
+        facts = (
+            *first_facts(name, loss),
+            level_of("loss_level", name, level),
+            step("stands_since_step", loss.steps[len(loss.means) - len(since)]),
+            Fact(name="classes", value=classes),
         )
-        return Found(LEVEL, name, loss, reason, level, math.log(classes))
+        return Found(LearningKind.LEVEL, name, loss, facts, level, math.log(classes))
     return None
 
 
 def validation_at_chance(run: RunSeries, limits: Limits) -> Found | None:
     """Find that the score of validation is that of a guess at its lowest loss, while training goes on."""
-    if not run.loss(Mode.TRAIN):
+    if not run.loss(Mode.TRAIN) or is_regression(run):
         return None
     for name, score in run.score(Mode.EVAL):
-        for _, loss in run.loss(Mode.EVAL)[:1]:
+        for loss_name, loss in run.loss(Mode.EVAL)[:1]:
             if min(score.count, loss.count) < limits.min_rows:
                 continue
             share, lowest = fmean(score.means) / unit(score), min(smoothed(loss.means))
             if guesses_exactly(share, lowest) and gain(score) < limits.min_gain:
-                reason = (
-                    f"{name} stays at the level of chance: {beginning(score, 4)}, {tail(score):.4g} in the "
-                    f"last quarter (until step {score.steps[-1]}); the loss of validation was never below {lowest:.4g}"
+                facts = (
+                    *first_facts(name, score, "score"),
+                    *last_facts(name, score, "score"),
+                    level_of("validation_lowest", loss_name, lowest),
                 )
-                return Found(VALIDATION, name, score, reason, tail(score))
+                return Found(LearningKind.VALIDATION, name, score, facts, tail(score))
     return None
 
 
@@ -166,12 +182,14 @@ def validation_never_better(run: RunSeries, limits: Limits) -> Found | None:
             untrained = WORSE_THAN_UNTRAINED * train.means[0]
             if lowest < (1.0 - NEVER_BETTER) * loss.means[0] or (lowest <= untrained and not _score_fell(run)):
                 continue
-            reason = (
-                f"{train_name} was {beginning(train, 4)} and fell to {tail(train):.4g}, and {name} was never below "
-                f"{lowest:.4g}: it was {beginning(loss, 4)} and is {tail(loss):.4g} in the last quarter (until step "
-                f"{loss.steps[-1]})"
+            facts = (
+                *first_facts(train_name, train),
+                level_of("loss_last", train_name, tail(train)),
+                *first_facts(name, loss, "validation"),
+                *last_facts(name, loss, "validation"),
+                level_of("validation_lowest", name, lowest),
             )
-            return Found(UNSEEN, name, loss, reason, lowest, untrained)
+            return Found(LearningKind.UNSEEN, name, loss, facts, lowest, untrained)
     return None
 
 
@@ -181,37 +199,67 @@ def _score_fell(run: RunSeries) -> bool:
 
 
 def score_stuck(run: RunSeries, limits: Limits) -> Found | None:
-    """Find that a score is the same number at each step, and no score gains."""
-    if any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
+    """Find that a score is the same number at each step, and no score gains.
+
+    Where the loss still falls in the end the model changes its answers: the score is none of what it learns.
+    """
+    if is_regression(run) or _still_falls(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
         return None
     for mode, name, score in _scores(run):
         share = score.least / unit(score)
         highest = HIGH_SCORE if mode is Mode.TRAIN else CHANCE_BELOW
         is_constant = score.least == score.most and score.count >= 2 * limits.min_rows
         if is_constant and 0.0 < share < highest and not (share < LOW_SHARE and _halved(run)):
-            reason = (
-                f"{name} is {score.least:.4g} at each of {score.count:,} steps, from step {score.begins} to "
-                f"{score.steps[-1]}, whatever the loss does"
+            facts = (
+                level_of("score_always", name, score.least),
+                Fact(name="values", value=score.count, series=name),
+                step("score_first_step", score.begins),
+                step("score_last_step", score.steps[-1]),
             )
-            return Found(STUCK, name, score, reason, score.least)
+            return Found(LearningKind.STUCK, name, score, facts, score.least)
     return None
 
 
 def loss_without_score(run: RunSeries, limits: Limits) -> Found | None:
     """Find that the loss is halved, and a score of training that is low does not gain."""
-    if not _halved(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
+    if is_regression(run) or not _halved(run) or any(gain(score) >= limits.min_gain for _, _, score in _scores(run)):
         return None
     train_name, train = run.loss(Mode.TRAIN)[0]
+    if train.least < 0.0:
+        return None
     for name, score in run.score(Mode.TRAIN):
+        if score.least == score.most and _still_falls(run):
+            continue
         share = tail(score) / unit(score)
         if score.count >= 2 * limits.min_rows and LOW_SHARE <= share < CHANCE_BELOW:
-            reason = (
-                f"{train_name} was {beginning(train, 4)} and fell to {tail(train):.4g} in the last quarter, and {name} "
-                f"did not gain by it: {beginning(score, 4)}, {tail(score):.4g} in the last quarter (until step "
-                f"{score.steps[-1]})"
+            facts = (
+                *first_facts(train_name, train),
+                level_of("loss_last", train_name, tail(train)),
+                *first_facts(name, score, "score"),
+                *last_facts(name, score, "score"),
             )
-            return Found(STUCK, name, score, reason, tail(score))
+            return Found(LearningKind.NO_GAIN, name, score, facts, tail(score))
     return None
+
+
+def is_regression(run: RunSeries) -> bool:
+    """Whether the run has signs of a regression, whose accuracy says nothing: its errors, or the size of its loss."""
+    losses = [loss for _, loss in run.loss(Mode.TRAIN) if loss.means]
+    return run.regression or any(loss.means[0] > LARGEST_ENTROPY and tail(loss) > LARGEST_GUESS for loss in losses)
+
+
+def _still_falls(run: RunSeries) -> bool:
+    """Whether the loss of training falls clearly in the second half, too."""
+    for _, loss in run.loss(Mode.TRAIN)[:1]:
+        half = loss.means[len(loss.means) // 2 :]
+        if (
+            loss.least >= 0.0
+            and len(half) >= FEWEST
+            and tail(loss) < (1.0 - CLEAR_FALL) * half[0]
+            and z_score(half) <= -NO_TREND
+        ):
+            return True
+    return False
 
 
 def _scores(run: RunSeries) -> Iterator[tuple[Mode, str, Series]]:
@@ -224,13 +272,8 @@ def _halved(run: RunSeries) -> bool:
     return any(each.means and fall(each) >= HALVED for _, each in run.loss(Mode.TRAIN)[:1])
 
 
-def _moved(fallen: float) -> str:
-    return f"{'a fall' if fallen >= 0.0 else 'a rise'} of {100.0 * abs(fallen):.3g} %"
-
-
-def _score_words(run: RunSeries, mode: Mode) -> str:
-    scores = run.score(mode)
-    if not scores:
-        return ""
-    name, score = scores[0]
-    return f"; {name} was {beginning(score, 4)} and is {tail(score):.4g}"
+def score_facts(run: RunSeries, mode: Mode) -> tuple[Fact, ...]:
+    """Return where the first score of a mode began and what it is; none where none was recorded."""
+    for name, score in run.score(mode):
+        return (*first_facts(name, score, "score"), level_of("score_last", name, tail(score)))
+    return ()

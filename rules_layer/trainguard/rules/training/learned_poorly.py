@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from statistics import fmean
 
+from trainguard.finding import Fact
 from trainguard.rules.training.guessing import LARGEST_LOSS, guesses
 from trainguard.rules.training.learned_nothing import GOOD_SCORE, HALVED, HIGH_SCORE, SCORE_FELL, Found, Limits
-from trainguard.rules.training.progress import NO_TREND, beginning, fall, tail, unit
+from trainguard.rules.training.loss_facts import first_facts, last_facts, step
+from trainguard.rules.training.loss_facts import level as level_of
+from trainguard.rules.training.not_learning_kinds import LearningKind
+from trainguard.rules.training.progress import NO_TREND, fall, tail, unit
 from trainguard.rules.training.run_series import MOVING, RunSeries
 from trainguard.rules.training.series import Series, level, noise, smoothed
 from trainguard.rules.training.trend import z_score
 from trainguard.tensors.step_view import Mode
 
-WORSENS, JUMPS, CAPPED, SLOW = "worsens", "jumps", "capped", "slow"
 FEWEST, REST = 10, 0.25
 """So few means say nothing of a curve; the rise after a minimum has to fill a quarter of the run."""
 STAYS_ABOVE, DOUBLED, STILL_GAINS, CLEAR_NOISE = 1.3, 2.0, 0.01, 4.0
@@ -39,12 +42,14 @@ def validation_worsens(run: RunSeries, limits: Limits) -> Found | None:
         lost = _lost_score(run)
         if lost is None and not _doubled_for_nothing(run, loss, train, lowest):
             continue
-        reason = (
-            f"{name} was {lowest:.4g} at its lowest (step {loss.steps[place]}) and is {tail(loss):.4g} in the last "
-            f"quarter (until step {loss.steps[-1]}), while {train_name} went on to fall to {tail(train):.4g}"
-            f"{lost or _standing_score(run)}"
+        facts = (
+            level_of("validation_lowest", name, lowest),
+            step("validation_lowest_step", loss.steps[place]),
+            *last_facts(name, loss, "validation"),
+            level_of("loss_last", train_name, tail(train)),
+            *(_standing_score(run) if lost is None else lost),
         )
-        return Found(WORSENS, name, loss, reason, tail(loss), STAYS_ABOVE * lowest)
+        return Found(LearningKind.WORSENS, name, loss, facts, tail(loss), STAYS_ABOVE * lowest)
     return None
 
 
@@ -58,12 +63,15 @@ def validation_jumps(run: RunSeries, limits: Limits) -> Found | None:
             continue
         if not _never_near(run, half, train):
             continue
-        reason = (
-            f"{name} jumps between {min(half):.4g} and {max(half):.4g} in the last half of the run (until step "
-            f"{loss.steps[-1]}), by {100.0 * wild / middle:.3g} % from one value to the next, while {train_name} fell "
-            f"from {beginning(train)} to {tail(train):.4g}"
+        facts = (
+            level_of("validation_least", name, min(half)),
+            level_of("validation_most", name, max(half)),
+            step("validation_last_step", loss.steps[-1]),
+            Fact(name="jump", value=wild / middle, unit="share", series=name, threshold=WILD),
+            *first_facts(train_name, train),
+            level_of("loss_last", train_name, tail(train)),
         )
-        return Found(JUMPS, name, loss, reason, wild / middle, WILD)
+        return Found(LearningKind.JUMPS, name, loss, facts, wild / middle, WILD)
     return None
 
 
@@ -88,12 +96,14 @@ def capped(run: RunSeries, limits: Limits) -> Found | None:
             if classes is None:
                 continue
             floor = _floor(classes)
-            reason = (
-                f"{name} was {beginning(loss)} and stands at {left:.4g} in the last quarter (until step "
-                f"{loss.steps[-1]}), although {score_name} is {tail(score):.4g}: of {classes:,} classes that is the "
-                f"level of outputs that pass a softmax twice, which never falls below {floor:.4g}"
+            facts = (
+                *first_facts(name, loss),
+                *last_facts(name, loss),
+                level_of("score_last", score_name, tail(score)),
+                Fact(name="classes", value=classes),
+                Fact(name="floor", value=floor, series=name),
             )
-            return Found(CAPPED, name, loss, reason, left, floor)
+            return Found(LearningKind.CAPPED, name, loss, facts, left, floor)
     return None
 
 
@@ -114,12 +124,13 @@ def too_slow(run: RunSeries, limits: Limits) -> Found | None:
             continue
         if any(tail(each) / unit(each) >= LOW_SCORE for _, each in (*scores, *held)) or not _straight(train):
             continue
-        reason = (
-            f"{name} was {beginning(train)} and is {tail(train):.5g} in the last quarter (until step "
-            f"{train.steps[-1]}): it fell at an even speed, by {100.0 * covered:.3g} %; "
-            f"{score_name} is {tail(score):.4g}"
+        facts = (
+            *first_facts(name, train),
+            *last_facts(name, train),
+            Fact(name="change", value=-covered, unit="share", series=name),
+            level_of("score_last", score_name, tail(score)),
         )
-        return Found(SLOW, name, train, reason, covered, LITTLE)
+        return Found(LearningKind.SLOW, name, train, facts, covered, LITTLE)
     return None
 
 
@@ -150,7 +161,7 @@ def _gains(score: Series) -> bool:
     return (level(half, 0.5, end=True) - level(half, 0.5)) / unit(score) >= STILL_GAINS
 
 
-def _lost_score(run: RunSeries) -> str | None:
+def _lost_score(run: RunSeries) -> tuple[Fact, ...] | None:
     for name, score in run.score(Mode.EVAL):
         values = smoothed(score.means)
         if len(values) < FEWEST:
@@ -159,13 +170,12 @@ def _lost_score(run: RunSeries) -> str | None:
         best = max(fmean(values[place : place + count]) for place in range(len(values) - count))
         last, clear = values[-count:], CLEAR_NOISE * noise(score.means) / math.sqrt(count)
         if best - fmean(last) >= max(SCORE_FELL * unit(score), clear) and max(last) < best:
-            return f", and {name} was {best:.4g} in its best quarter and is {tail(score):.4g}"
+            return level_of("score_best", name, best), level_of("score_last", name, tail(score))
     return None
 
 
-def _standing_score(run: RunSeries) -> str:
-    scores = run.score(Mode.EVAL)
-    return f"; {scores[0][0]} stands at {tail(scores[0][1]):.4g}" if scores else ""
+def _standing_score(run: RunSeries) -> tuple[Fact, ...]:
+    return tuple(level_of("score_last", name, tail(score)) for name, score in run.score(Mode.EVAL)[:1])
 
 
 def _never_near(run: RunSeries, half: list[float], train: Series) -> bool:

@@ -5,6 +5,8 @@ from trainguard.rules.training.progress import tail
 from trainguard.rules.training.series import Series
 from trainguard.rules.words import FactSheet
 
+MANY_TIMES = 10.0
+
 
 def level(name: str, series_name: str, value: float, *, start: float | None = None, end: float | None = None) -> Fact:
     """Return a value of a loss or a score."""
@@ -55,7 +57,9 @@ def last_words(sheet: FactSheet, prefix: str = "loss", digits: int = 6) -> str:
 
 
 def moved(change: float) -> str:
-    """Say a signed share: ``fell by 14 %``, ``rose by 3 %``, ``did not change``."""
+    """Say a signed share: ``fell by 14 %``, ``did not change``, ``rose by 50 times its first size``."""
+    if abs(change) >= MANY_TIMES:
+        return f"{'fell' if change < 0.0 else 'rose'} by {abs(change):.3g} times its first size"
     percent = f"{100.0 * abs(change):.3g} %"
     if change == 0.0:
         return "did not change"

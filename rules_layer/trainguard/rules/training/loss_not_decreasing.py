@@ -9,21 +9,24 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import scalar
+from trainguard.rules.training.loss_facts import level
+from trainguard.rules.training.loss_facts import step as step_number
 from trainguard.rules.training.loss_history import LossHistory
+from trainguard.rules.training.loss_not_decreasing_text import BOUND, NEEDS, DecreaseKind, text
 from trainguard.rules.training.parameter_help import RANGE_HELP, SELECTION_HELP
-from trainguard.rules.training.readings import Reading, check_of, used
+from trainguard.rules.training.readings import Reading, checked, used
 from trainguard.rules.training.selecting import SelectingParameters
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.step_rule import Check, StepRule, StepState
 from trainguard.tensors.step_view import Mode, StepView
 
 MOST_TENSORS = 32
-FLAT, RISEN = "flat", "risen"
 PREFERRED = (Mode.EVAL, Mode.TRAIN, Mode.GLOBAL)
 
 
@@ -68,7 +71,7 @@ SPEC = RuleSpec(
         ),
         **RANGE_HELP,
     },
-    clause="the loss did not decrease",
+    text=text,
 )
 
 
@@ -78,11 +81,8 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = LossNotDecreasingParameters
     state_type = LossNotDecreasingState
-    needs = (
-        "It checks losses that are single numbers, at steps num_steps apart: record them with "
-        "CollectionConfig(name='losses')."
-    )
-    bound = ("value", "of tensors beyond the first 32 of a mode")
+    needs = NEEDS
+    bound = BOUND
 
     def watch(self, state: LossNotDecreasingState, step: StepView, parameters: LossNotDecreasingParameters) -> None:
         """Keep the losses of a step before the range, which checks within it look back on."""
@@ -111,35 +111,22 @@ class LossNotDecreasing(StepRule[LossNotDecreasingParameters, LossNotDecreasingS
             held = True
         state.waiting += held and not readings
 
-        def say(reading: Reading) -> str:
-            earlier, before, now = since[reading.tensor or ""]
-            mode = "" if step.mode is Mode.GLOBAL else f" of mode {step.mode}"
-            what = "rose" if reading.kind == RISEN else "fell"
-            compared = (
-                f"{'above' if reading.fires else 'not above'} the threshold {reading.threshold:.6g} %"
-                if reading.kind == RISEN
-                else f"{'below' if reading.fires else 'not below'} the threshold {reading.threshold:.6g} %"
-            )
+        def facts(reading: Reading) -> tuple[Fact, ...]:
+            name = reading.tensor or ""
+            earlier, before, now = since[name]
             return (
-                f"{reading.tensor} {what} by {reading.value:.4g} % since step {earlier}{mode}, from {before:.6g} to "
-                f"{now:.6g}, {compared}"
+                *([] if step.mode is Mode.GLOBAL else [Fact(name="mode", value=str(step.mode))]),
+                step_number("compared_step", earlier),
+                level("loss_before", name, before),
+                level("loss_now", name, now),
+                Fact(name="change", value=reading.value, unit="%", series=name, threshold=reading.threshold),
             )
 
-        return check_of(step, readings, say, what="losses")
+        return checked(step, readings, facts)
 
     def measure(self, check: Check) -> Measure:
         """Say whether a fall or a rise was measured."""
-        return SPEC.measures[1] if check.kind == RISEN else SPEC.measures[0]
-
-    def advice(self, check: Check, parameters: LossNotDecreasingParameters) -> str:
-        """Say what to try, by whether the loss rises or stands still."""
-        del parameters
-        if check.kind == RISEN:
-            return "Lower the learning rate, lengthen its warm-up or clip gradients, and check the data of these steps."
-        return (
-            "Change the learning rate or its schedule, or stop early if the loss is as low as it gets. A loss that is "
-            "noisy from step to step needs a larger num_steps."
-        )
+        return SPEC.measures[1 if check.kind in (DecreaseKind.RISEN, DecreaseKind.ROSE_LITTLE) else 0]
 
     def _counts(self, state: LossNotDecreasingState, mode: Mode, parameters: LossNotDecreasingParameters) -> bool:
         """Whether losses of a mode are checked: the one that is asked for, or the first that has had a loss."""
@@ -179,8 +166,13 @@ def _reading(tensor: str, before: float, now: float, parameters: LossNotDecreasi
     least, most = parameters.diff_percent, parameters.increase_threshold_percent
     if before == 0.0:
         fires = now >= 0.0 and least > 0.0
-        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, FLAT)
+        return Reading(tensor, 0.0, least, fires, 1.0 if fires else -1.0, _kind(fires))
     fall = 100.0 * (before - now) / abs(before)
     if fall < 0.0:
-        return Reading(tensor, -fall, most, -fall > most, -fall - most, RISEN)
-    return Reading(tensor, fall, least, fall < least, least - fall, FLAT)
+        risen = DecreaseKind.RISEN if -fall > most else DecreaseKind.ROSE_LITTLE
+        return Reading(tensor, -fall, most, -fall > most, -fall - most, risen)
+    return Reading(tensor, fall, least, fall < least, least - fall, _kind(fall < least))
+
+
+def _kind(fires: bool) -> DecreaseKind:
+    return DecreaseKind.FLAT if fires else DecreaseKind.FALLS

@@ -12,16 +12,19 @@ from typing import ClassVar
 
 import msgspec
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import scalar
+from trainguard.rules.training.loss_facts import level
+from trainguard.rules.training.loss_facts import step as step_number
+from trainguard.rules.training.loss_spike_text import NEEDS, SpikeKind, text
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import used
+from trainguard.rules.training.readings import step_fact, used
 from trainguard.rules.training.run_series import TOTAL
 from trainguard.rules.training.selection import LOSSES
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 WINDOW = 32
@@ -67,6 +70,7 @@ SPEC = RuleSpec(
         **RANGE_HELP,
     },
     informs_only=True,
+    text=text,
 )
 
 
@@ -76,7 +80,7 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = LossSpikeParameters
     state_type = LossSpikeState
-    needs = "It checks the loss of training: record it with CollectionConfig(name='losses')."
+    needs = NEEDS
 
     def check(self, state: LossSpikeState, step: StepView, parameters: LossSpikeParameters) -> Check | None:
         """Compare the loss with the last ones."""
@@ -89,7 +93,12 @@ class LossSpike(StepRule[LossSpikeParameters, LossSpikeState]):
             return None
         _follow(state, step.step, loss, parameters.deviations)
         return Check(
-            step=step.step, at=step.at, fires=False, reason=f"Step {step.step}: {_say(state)}", tensor=state.name
+            step=step.step,
+            at=step.at,
+            fires=False,
+            tensor=state.name,
+            kind=SpikeKind.SPIKES if state.spikes else SpikeKind.NONE,
+            facts=(step_fact(step), *_facts(state)),
         )
 
 
@@ -121,11 +130,16 @@ def _end(state: LossSpikeState, begins: int, step: int, middle: float) -> None:
     state.begins = None
 
 
-def _say(state: LossSpikeState) -> str:
+def _facts(state: LossSpikeState) -> tuple[Fact, ...]:
+    name = str(state.name)
+    spikes = Fact(name="spikes", value=state.spikes, series=name)
     if state.largest_at is None:
-        return f"{state.name} had no spike."
+        return (spikes,)
     begins, ends, peak = state.largest_at
     return (
-        f"{state.name} had {counted(state.spikes, 'spike')} that recovered; the largest began at step {begins}, "
-        f"reached {peak:.6g}, {state.largest:.4g} above its level, and was over at step {ends}."
+        spikes,
+        step_number("spike_first_step", begins),
+        step_number("spike_over_step", ends),
+        level("loss_peak", name, peak),
+        level("spike_height", name, state.largest),
     )

@@ -1,7 +1,10 @@
 """NotLearning: the loss, and the score where there is one, stay at the level of the start or of chance.
 
 A run that goes on may only start slowly, so that one is judged late and only while nothing improves at all
-(``live_rows``). A run that has ended is judged as a whole, from ``min_rows`` recorded values on.
+(``live_rows``). A run that has ended is judged as a whole, from ``min_rows`` recorded values on; from ten on where one
+loss is all there is. A run whose learning rate has only risen is still in its warm-up, and not judged. A loss without a
+score that stands low at a learning rate of fine-tunes (5e-4 at most) is not judged either: such a model has learned
+before.
 
 Eleven conditions, each scale-free; the last four are in ``learned_poorly``:
 
@@ -22,7 +25,8 @@ Eleven conditions, each scale-free; the last four are in ``learned_poorly``:
 * The loss of validation is never better than at its start, nor than that of training at its start, although training
   learns: inputs of validation are prepared in another way.
 * A score is the same number at every step, at least ten, to the last digit, and no score gains: the model gives one
-  answer to all, whatever the loss does. 0 does not count: it is the accuracy of a regression, which says nothing.
+  answer to all. 0 does not count, nor any accuracy beside the errors of a regression, a loss that is above 100 and
+  stays above 12, or one that still falls in the end: the score is none of what is learned then.
 * The loss is halved and a low score of training does not gain by it: what is minimised is not what is wanted.
 * Validation gets worse for good while training goes on: its loss doubled to above training's first, or a score is lost.
 * Validation jumps, far from training, which converges: its normalisation is another one.
@@ -33,43 +37,49 @@ The numbers were chosen on one half of 30 pairs of programs and 17 healthy ones 
 measured on the other half; ``tests/verdicts/training`` measures them on other programs and on real runs.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
+import msgspec
+
+from trainguard.finding import Fact, Progress
+from trainguard.ledger.bucket import Bucket
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
-from trainguard.rules.rule_result import Measure, RuleResult
+from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.folds import scalar
 from trainguard.rules.training.learned_nothing import (
-    LEVEL,
-    STANDS,
-    UNSEEN,
-    VALIDATION,
     Found,
     Limits,
     at_chance,
     loss_at_chance,
     loss_without_score,
+    score_facts,
     score_stuck,
     stands,
     validation_at_chance,
     validation_never_better,
 )
-from trainguard.rules.training.learned_poorly import (
-    CAPPED,
-    JUMPS,
-    SLOW,
-    WORSENS,
-    capped,
-    too_slow,
-    validation_jumps,
-    validation_worsens,
-)
+from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
+from trainguard.rules.training.loss_facts import first_facts, last_facts, step
+from trainguard.rules.training.not_learning_kinds import NOTHING_LEARNED, LearningKind
+from trainguard.rules.training.not_learning_text import BOUND, NEEDS, text
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.progress import NO_TREND, beginning, fall, tail
+from trainguard.rules.training.progress import NO_TREND, fall
+from trainguard.rules.training.readings import used
 from trainguard.rules.training.run_series import RunSeries, SeriesState, gather
-from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
+from trainguard.rules.training.selection import LEARNING_RATE
+from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
 from trainguard.rules.training.trend import z_score
 from trainguard.tensors.step_view import Mode, StepView
+
+FEWEST_ALONE = 10
+"""Of one loss alone, fewer values may be the first steps of a run that crashed."""
+RISEN_RATE = 2.0
+FINE_TUNES, LOW_LOSS = 5e-4, 5.0
+"""A learning rate of fine-tunes, and a loss that language models begin above."""
+CRITICAL, HIGH = 90.0, 40.0
 
 
 class NotLearningParameters(StepParameters, frozen=True, kw_only=True):
@@ -92,17 +102,28 @@ LOSS, HELD_OUT = Measure("loss"), Measure("loss of validation")
 JUMP = Measure("change of the loss of validation from value to value, as a share")
 FLOOR = Measure("loss that cannot fall further")
 PACE = Measure("share of its first value by which the loss fell, at an even speed")
-MEASURES = {STANDS: FALL, LEVEL: LOSS, UNSEEN: LOSS, WORSENS: HELD_OUT, JUMPS: JUMP, CAPPED: FLOOR, SLOW: PACE}
-
-
-def _clause(result: RuleResult, nodes: int) -> str:
-    """Say what was found in the past tense."""
-    del nodes
-    if result.measure in (HELD_OUT, JUMP):
-        return "what the model learned did not hold for validation"
-    return {FLOOR: "the loss could not fall as far as it should", PACE: "the model learned far too slowly"}.get(
-        result.measure or FALL, "the model did not learn"
-    )
+MEASURES = {
+    LearningKind.STANDS: FALL,
+    LearningKind.LEARNS: FALL,
+    LearningKind.WARM_UP: FALL,
+    LearningKind.LEVEL: LOSS,
+    LearningKind.UNSEEN: LOSS,
+    LearningKind.WORSENS: HELD_OUT,
+    LearningKind.JUMPS: JUMP,
+    LearningKind.CAPPED: FLOOR,
+    LearningKind.SLOW: PACE,
+}
+WHOLE: tuple[Callable[[RunSeries, Limits], Found | None], ...] = (
+    loss_at_chance,
+    validation_at_chance,
+    validation_never_better,
+    score_stuck,
+    loss_without_score,
+    validation_worsens,
+    validation_jumps,
+    capped,
+    too_slow,
+)
 
 
 SPEC = RuleSpec(
@@ -126,38 +147,43 @@ SPEC = RuleSpec(
         "min_gain": ParameterHelp("", "a smaller gain, as a share of the score's range, is none"),
         **RANGE_HELP,
     },
-    clause=_clause,
+    text=text,
+    claims=dict.fromkeys(NOTHING_LEARNED, (Bucket.BROKEN,)),
 )
 
-ADVICE = {
-    WORSENS: (
-        "Keep the checkpoint of the lowest loss of validation and stop there. Check for wrong labels, and that "
-        "validation is of the same kind as training; add data, augmentation, dropout or weight decay."
-    ),
-    JUMPS: (
-        "Check that validation runs in evaluation mode, how fast running means of batch normalisation are updated, and "
-        "that batches are not too small for them."
-    ),
-    CAPPED: (
-        "Check that the model's last layer gives logits where the loss function takes logits: remove the softmax, or "
-        "the sigmoid, before it."
-    ),
-    SLOW: "Try a learning rate ten times higher, and check that the schedule or warm-up does not hold it down.",
-}
+
+class Rate(msgspec.Struct, array_like=True):
+    """The first learning rate that was recorded, the highest and the newest."""
+
+    first: float
+    highest: float
+    newest: float
+
+    @property
+    def warms_up(self) -> bool:
+        """Whether it has only risen: the newest is the highest, and far above the first."""
+        return self.newest >= self.highest and self.newest > RISEN_RATE * self.first
 
 
-class NotLearning(StepRule[NotLearningParameters, SeriesState]):
+class NotLearningState(SeriesState, kw_only=True):
+    """Series, and the learning rate."""
+
+    rate: Rate | None = None
+
+
+class NotLearning(StepRule[NotLearningParameters, NotLearningState]):
     """Fires when a run has learned nothing."""
 
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = NotLearningParameters
-    state_type = SeriesState
-    needs = "It checks losses that are single numbers: record them in the collection losses, scores in metrics."
-    bound = ("value", "of losses and scores beyond two of each in each mode")
+    state_type = NotLearningState
+    needs = NEEDS
+    bound = BOUND
 
-    def check(self, state: SeriesState, step: StepView, parameters: NotLearningParameters) -> Check | None:
+    def check(self, state: NotLearningState, step: StepView, parameters: NotLearningParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""
         losses = gather(state, step)
+        _take_rate(state, step)
         state.waiting += bool(losses)
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if state.run.loss(mode)), None)
         if main is None or all(mode is not main for mode, _, _ in losses):
@@ -165,58 +191,72 @@ class NotLearning(StepRule[NotLearningParameters, SeriesState]):
         series = state.run.loss(main)[0][1]
         if series.count < parameters.live_rows or series.filling != series.size:
             return None
+        if state.rate is not None and state.rate.warms_up:
+            return _warm_up(state.run, main, state.rate)
         limits = parameters.limits()
-        found = stands(state.run, main, limits) or at_chance(state.run, main, limits)
-        return (
-            _check(state.run, found)
-            if found is not None and not _improves(state.run, main)
-            else _learns(state.run, main)
-        )
+        found = _stands(state, main, limits) or at_chance(state.run, main, limits)
+        if found is not None and not _improves(state.run, main):
+            return _check(state.run, found)
+        return _learns(state.run, main)
 
-    def at_end(self, state: SeriesState, parameters: NotLearningParameters) -> Check | None:
+    def at_end(self, state: NotLearningState, parameters: NotLearningParameters) -> Check | None:
         """Judge the whole run."""
         run = state.run
         main = next((mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode) or run.score(mode)), None)
-        if main is None:
+        if main is None or _longest(run, main) < _least_rows(run, parameters):
             return None
-        longest = max(each.count for _, each in (*run.loss(main), *run.score(main)))
-        if longest < parameters.min_rows:
-            return None
+        if state.rate is not None and state.rate.warms_up:
+            return _warm_up(run, main, state.rate)
         limits = parameters.limits()
-        found = (
-            stands(run, main, limits)
-            or at_chance(run, main, limits)
-            or loss_at_chance(run, limits)
-            or validation_at_chance(run, limits)
-            or validation_never_better(run, limits)
-            or score_stuck(run, limits)
-            or loss_without_score(run, limits)
-            or validation_worsens(run, limits)
-            or validation_jumps(run, limits)
-            or capped(run, limits)
-            or too_slow(run, limits)
-        )
+        found = _stands(state, main, limits) or at_chance(run, main, limits)
+        found = found or next((each for judge in WHOLE if (each := judge(run, limits)) is not None), None)
         return _check(run, found) if found is not None else _learns(run, main)
 
     def measure(self, check: Check) -> Measure:
         """Say whether a loss or a score was measured."""
-        return MEASURES.get(check.kind or STANDS, SCORE)
+        return MEASURES.get(LearningKind(check.kind or LearningKind.LEARNS), SCORE)
 
-    def advice(self, check: Check, parameters: NotLearningParameters) -> str:
-        """Say what to look at, by what was found."""
-        del parameters
-        if check.kind in ADVICE:
-            return ADVICE[check.kind]
-        if check.kind in (VALIDATION, UNSEEN):
-            return (
-                "Check that inputs and labels belong together, in training and in validation: that both are shuffled "
-                "alike, and that both are prepared in the same way."
-            )
-        return (
-            "Try to fit ten samples first: if the loss does not fall there either, check that the optimizer has the "
-            "model's parameters and that they get gradients, the last activation and the loss function, the scale of "
-            "the inputs, and a learning rate ten times higher and lower."
-        )
+    def score(self, check: Check) -> float:
+        """Return how grave it is: a run that learned nothing is lost, of others something may be kept."""
+        return CRITICAL if check.kind in NOTHING_LEARNED else HIGH
+
+    def progress(self, state: NotLearningState, view: RunView, parameters: NotLearningParameters) -> Progress | None:
+        """Say how many values were seen of those that are needed."""
+        seen = max((_longest(state.run, mode) for mode in (Mode.TRAIN, Mode.EVAL)), default=0)
+        needed = _least_rows(state.run, parameters) if view.closed else parameters.live_rows
+        return Progress(seen=seen, needed=needed, counts="values")
+
+
+def _take_rate(state: NotLearningState, step: StepView) -> None:
+    for name in sorted(step.members(LEARNING_RATE))[:1]:
+        rate = used(state, scalar, step, name)
+        if rate is not None and state.rate is None:
+            state.rate = Rate(rate, rate, rate)
+        elif rate is not None and state.rate is not None:
+            state.rate.highest, state.rate.newest = max(state.rate.highest, rate), rate
+
+
+def _longest(run: RunSeries, mode: Mode) -> int:
+    return max((each.count for _, each in (*run.loss(mode), *run.score(mode))), default=0)
+
+
+def _least_rows(run: RunSeries, parameters: NotLearningParameters) -> int:
+    """Return how many values are needed: more where one loss is all that was recorded."""
+    alone = len([mode for mode in (Mode.TRAIN, Mode.EVAL) if run.loss(mode)]) <= 1 and not _has_score(run)
+    return max(parameters.min_rows, FEWEST_ALONE) if alone else parameters.min_rows
+
+
+def _has_score(run: RunSeries) -> bool:
+    return bool(run.score(Mode.TRAIN) or run.score(Mode.EVAL))
+
+
+def _stands(state: NotLearningState, mode: Mode, limits: Limits) -> Found | None:
+    """Find that the loss stands; of a fine-tune without a score that is no sign."""
+    found = stands(state.run, mode, limits)
+    if found is None or _has_score(state.run) or state.rate is None:
+        return found
+    fine_tune = 0.0 < state.rate.highest <= FINE_TUNES and 0.0 <= found.series.means[0] < LOW_LOSS
+    return None if fine_tune and found.value > -limits.min_fall else found
 
 
 def _improves(run: RunSeries, mode: Mode) -> bool:
@@ -226,25 +266,35 @@ def _improves(run: RunSeries, mode: Mode) -> bool:
 
 
 def _learns(run: RunSeries, mode: Mode) -> Check | None:
+    losses = run.loss(mode)
+    name, series = (losses or run.score(mode))[0]
+    if not series.means:
+        return None
+    prefix = "loss" if losses else "score"
+    facts = (*first_facts(name, series, prefix), *last_facts(name, series, prefix))
+    change = Fact(name="change", value=-fall(series), unit="share", series=name)
+    facts = (*facts, change, *(score_facts(run, mode) if losses else ()))
+    return _check(run, Found(LearningKind.LEARNS, name, series, facts, fall(series)), fires=False)
+
+
+def _warm_up(run: RunSeries, mode: Mode, rate: Rate) -> Check | None:
     name, series = (run.loss(mode) or run.score(mode))[0]
     if not series.means:
         return None
-    reason = (
-        f"{name} was {beginning(series)} and is {tail(series):.6g} in the last "
-        f"quarter (until step {series.steps[-1]}): neither it nor a score says that nothing is learned"
-    )
-    return _check(run, Found(STANDS, name, series, reason, fall(series)), fires=False)
+    facts = (Fact(name="learning_rate", value=rate.newest), Fact(name="learning_rate_first", value=rate.first))
+    return _check(run, Found(LearningKind.WARM_UP, name, series, facts, fall(series)), fires=False)
 
 
 def _check(run: RunSeries, found: Found, *, fires: bool = True) -> Check:
-    step = found.series.steps[-1]
+    last = found.series.steps[-1]
     return Check(
-        step=step,
+        step=last,
         at=run.at,
         fires=fires,
-        reason=f"Step {step}: {found.reason}.",
         tensor=found.name,
         value=found.value,
         threshold=found.threshold,
         kind=found.kind,
+        facts=(step("step", last), *found.facts),
+        onset=found.onset if fires else None,
     )

@@ -9,16 +9,17 @@ from typing import ClassVar
 
 import msgspec
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.losses import mean_loss, metric_pairs
+from trainguard.rules.training.overfit_text import BOUND, NEEDS, OverfitKind, text
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of
+from trainguard.rules.training.readings import Reading, checked
 from trainguard.rules.training.selection import LOSSES, selected
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 MOST_PAIRS = 32
@@ -76,7 +77,7 @@ SPEC = RuleSpec(
         "ratio_threshold": ParameterHelp("", "a gap above this share of the loss of training counts"),
         **RANGE_HELP,
     },
-    clause="the model overfitted",
+    text=text,
 )
 
 
@@ -86,11 +87,8 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = OverfitParameters
     state_type = OverfitState
-    needs = (
-        "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
-        "name='losses'), set the mode in the script (hook.set_mode), and validate during training."
-    )
-    bound = ("value", "of metrics beyond the first 32")
+    needs = NEEDS
+    bound = BOUND
 
     def watch(self, state: OverfitState, step: StepView, parameters: OverfitParameters) -> None:
         """Collect losses before the range too: only the verdict waits for it."""
@@ -118,14 +116,6 @@ class Overfit(StepRule[OverfitParameters, OverfitState]):
         state.waiting += check is None
         return check
 
-    def advice(self, check: Check, parameters: OverfitParameters) -> str:
-        """Say what narrows the gap."""
-        del check, parameters
-        return (
-            "Stop early, or use more data, augmentation, dropout or weight decay, or a smaller model. Check that "
-            "both losses are the same measure: dropout and regularisation terms raise only that of training."
-        )
-
 
 def _of_phases(state: OverfitState, step: StepView, tensor: str, parameters: OverfitParameters) -> Check | None:
     train, validation = state.train, state.validation
@@ -135,8 +125,8 @@ def _of_phases(state: OverfitState, step: StepView, tensor: str, parameters: Ove
     means = train.total / train.count, validation.total / validation.count
     gap = _gap(*means)
     state.over = state.over + 1 if gap > parameters.ratio_threshold else 0
-    reading = Reading(tensor, gap, parameters.ratio_threshold, state.over >= parameters.patience, gap)
-    return check_of(step, [reading], lambda each: _say(each, means, state.over, parameters))
+    reading = _reading(tensor, gap, state.over, parameters)
+    return checked(step, [reading], lambda each: _facts(each, means, state.over, parameters))
 
 
 def _of_pairs(
@@ -156,14 +146,18 @@ def _of_pairs(
         state.pairs[metric] = state.pairs.get(metric, 0) + 1 if gap > parameters.ratio_threshold else 0
         tensor = names[1]
         means[tensor], pairs[tensor] = (train, validation), metric
-        fires = state.pairs[metric] >= parameters.patience
-        readings.append(Reading(tensor, gap, parameters.ratio_threshold, fires, gap))
-    return check_of(
+        readings.append(_reading(tensor, gap, state.pairs[metric], parameters))
+    return checked(
         step,
         readings,
-        lambda each: _say(each, means[each.tensor or ""], state.pairs[pairs[each.tensor or ""]], parameters),
-        what="metrics",
+        lambda each: _facts(each, means[each.tensor or ""], state.pairs[pairs[each.tensor or ""]], parameters),
     )
+
+
+def _reading(tensor: str, gap: float, over: int, parameters: OverfitParameters) -> Reading:
+    fires = over >= parameters.patience
+    kind = OverfitKind.OVERFITS if fires else OverfitKind.WAITS if over else OverfitKind.FINE
+    return Reading(tensor, gap, parameters.ratio_threshold, fires, gap, kind)
 
 
 def _gap(train: float, validation: float) -> float:
@@ -174,13 +168,12 @@ def _gap(train: float, validation: float) -> float:
     return (validation - train) / abs(train)
 
 
-def _say(reading: Reading, means: tuple[float, float], over: int, parameters: OverfitParameters) -> str:
+def _facts(reading: Reading, means: tuple[float, float], over: int, parameters: OverfitParameters) -> tuple[Fact, ...]:
     train, validation = means
-    above = reading.value > parameters.ratio_threshold
-    said = (
-        f"the mean loss of validation is {validation:.6g} and that of training {train:.6g}, a gap of "
-        f"{reading.value:.4g} of it, {'above' if above else 'not above'} the threshold {parameters.ratio_threshold:.6g}"
+    in_a_row = (Fact(name="times_in_a_row", value=over), Fact(name="patience", value=parameters.patience))
+    return (
+        Fact(name="loss_validation", value=validation, series=reading.tensor),
+        Fact(name="loss_training", value=train),
+        Fact(name="gap", value=reading.value, unit="share", series=reading.tensor, threshold=reading.threshold),
+        *(in_a_row if over and parameters.patience > 1 else ()),
     )
-    if above and parameters.patience > 1:
-        said += f", {counted(over, 'time')} in a row (patience {parameters.patience})"
-    return f"{said}, by {reading.tensor}"

@@ -9,16 +9,18 @@ from typing import ClassVar
 
 import msgspec
 
+from trainguard.finding import Fact
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
+from trainguard.rules.training.loss_facts import step as step_number
 from trainguard.rules.training.losses import by_mode, mean_loss
+from trainguard.rules.training.overtraining_text import NEEDS, OvertrainingKind, text
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.readings import Reading, check_of
+from trainguard.rules.training.readings import Reading, checked
 from trainguard.rules.training.selection import LOSSES
 from trainguard.rules.training.step_rule import Check, StepParameters, StepRule, StepState
-from trainguard.rules.units import counted
 from trainguard.tensors.step_view import Mode, StepView
 
 
@@ -65,7 +67,7 @@ SPEC = RuleSpec(
         "delta": ParameterHelp("loss", "an improvement is more than this, in units of the loss"),
         **RANGE_HELP,
     },
-    clause="the loss stopped improving",
+    text=text,
 )
 
 
@@ -75,10 +77,7 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = OvertrainingParameters
     state_type = OvertrainingState
-    needs = (
-        "It checks the collection losses at steps of modes TRAIN and EVAL: record it with CollectionConfig("
-        "name='losses'), and set the mode in the script (hook.set_mode)."
-    )
+    needs = NEEDS
 
     def check(self, state: OvertrainingState, step: StepView, parameters: OvertrainingParameters) -> Check | None:
         """Compare the step's loss with the best of its mode; a loss that is NaN is no improvement."""
@@ -95,35 +94,30 @@ class Overtraining(StepRule[OvertrainingParameters, OvertrainingState]):
         if not improved:
             return None
         both = (
-            ("training", Mode.TRAIN, state.train, parameters.patience_train),
-            ("validation", Mode.EVAL, state.validation, parameters.patience_validation),
+            (OvertrainingKind.TRAINING, Mode.TRAIN, state.train, parameters.patience_train),
+            (OvertrainingKind.VALIDATION, Mode.EVAL, state.validation, parameters.patience_validation),
         )
-        bests = {str(mode): (what, best) for what, mode, best, _ in both if best is not None}
+        bests = {kind: best for kind, _, best, _ in both if best is not None}
         readings = [
-            Reading(improved.get(mode), best.steps, patience, best.steps >= patience, best.steps / patience, mode)
-            for _, mode, best, patience in both
+            Reading(improved.get(mode), best.steps, patience, best.steps >= patience, best.steps / patience, kind)
+            for kind, mode, best, patience in both
             if best is not None
         ]
 
-        def say(reading: Reading) -> str:
-            what, best = bests[str(reading.kind)]
-            named = f" ({reading.tensor})" if reading.tensor else ""
-            compared = "not below" if reading.fires else "below"
+        def facts(reading: Reading) -> tuple[Fact, ...]:
+            best = bests[OvertrainingKind(str(reading.kind))]
             return (
-                f"the loss of {what}{named} has not fallen by more than {parameters.delta:.4g} below "
-                f"{best.best:.4g} (step {best.step}) for {counted(best.steps, 'saved step')}, {compared} the threshold "
-                f"{reading.threshold:.0f}"
+                Fact(name="of", value=str(reading.kind)),
+                Fact(name="loss_lowest", value=best.best, series=reading.tensor),
+                step_number("loss_lowest_step", best.step),
+                Fact(
+                    name="steps_without_improvement", value=best.steps, unit="saved steps", threshold=reading.threshold
+                ),
+                Fact(name="delta", value=parameters.delta),
             )
 
-        return check_of(step, readings, say, what="losses")
-
-    def advice(self, check: Check, parameters: OvertrainingParameters) -> str:
-        """Say when to stop, and that the improvement that counts is absolute."""
-        del check
-        return (
-            "Stop early and keep the checkpoint of the best loss, or lower the learning rate. Set delta to the scale "
-            f"of the loss: an improvement of {parameters.delta:g} or less counts as none."
-        )
+        check = checked(step, readings, facts)
+        return check if check is None or check.fires else msgspec.structs.replace(check, kind=OvertrainingKind.IMPROVES)
 
 
 def _after(best: BestLoss | None, loss: float, step: int, delta: float) -> BestLoss:

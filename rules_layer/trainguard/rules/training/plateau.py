@@ -14,21 +14,26 @@ A run that fell by nothing is for NotLearning. A run that goes on is judged from
 
 from typing import ClassVar
 
+from trainguard.finding import Fact, Progress
 from trainguard.rules.parameter_help import STEPS, ParameterHelp
 from trainguard.rules.protocol import NonNegative, PositiveInt
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.spec import RuleSpec
 from trainguard.rules.training.folds import scalar
+from trainguard.rules.training.loss_facts import first_facts
+from trainguard.rules.training.loss_facts import level as level_of
+from trainguard.rules.training.loss_facts import step as step_number
 from trainguard.rules.training.parameter_help import RANGE_HELP
-from trainguard.rules.training.progress import NO_TREND, beginning, unit
+from trainguard.rules.training.plateau_text import BOUND, NEEDS, PlateauKind, text
+from trainguard.rules.training.progress import NO_TREND, unit
 from trainguard.rules.training.readings import used
 from trainguard.rules.training.run_series import MOVING, RunSeries, SeriesState, gather
+from trainguard.rules.training.selection import LEARNING_RATE
 from trainguard.rules.training.series import Series, level, smoothed
-from trainguard.rules.training.step_rule import Check, StepParameters, StepRule
+from trainguard.rules.training.step_rule import Check, RunView, StepParameters, StepRule
 from trainguard.rules.training.trend import z_score
 from trainguard.tensors.step_view import Mode, StepView
 
-LEARNING_RATE = "learning_rate"
 MOST = 0.9
 GAINED = 0.05
 LEAST_FALL = 0.05
@@ -72,7 +77,7 @@ SPEC = RuleSpec(
         "low_score": ParameterHelp("", "a score above, as a share of its range, is not far from done"),
         **RANGE_HELP,
     },
-    clause="training stopped to improve early",
+    text=text,
 )
 
 
@@ -82,8 +87,8 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
     spec: ClassVar[RuleSpec] = SPEC
     parameters_type = PlateauParameters
     state_type = PlateauState
-    needs = "It checks losses of training: record them in the collection losses, scores in metrics."
-    bound = ("value", "of losses and scores beyond two of each in each mode")
+    needs = NEEDS
+    bound = BOUND
 
     def check(self, state: PlateauState, step: StepView, parameters: PlateauParameters) -> Check | None:
         """Take in a step; judge it when a block is complete and the run is long enough."""
@@ -103,13 +108,10 @@ class Plateau(StepRule[PlateauParameters, PlateauState]):
         losses = state.run.loss(Mode.TRAIN)
         return _judged(state, parameters) if losses and losses[0][1].count >= parameters.min_rows else None
 
-    def advice(self, check: Check, parameters: PlateauParameters) -> str:
-        """Say what to try."""
-        del check, parameters
-        return (
-            "Stop earlier, or change what limits the model: another learning rate or schedule, a larger model, other "
-            "features. A learning rate that is far below its first value explains a plateau by itself."
-        )
+    def progress(self, state: PlateauState, view: RunView, parameters: PlateauParameters) -> Progress | None:
+        """Say how many losses were seen of those that are needed."""
+        seen = next((loss.count for _, loss in state.run.loss(Mode.TRAIN)), 0)
+        return Progress(seen=seen, needed=parameters.min_rows if view.closed else parameters.live_rows, counts="values")
 
 
 def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
@@ -119,7 +121,6 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
     fallen = (start - best) / abs(start) if start else 0.0
     reached = next(place for place, value in enumerate(values) if value <= start - MOST * (start - best))
     share = reached / len(values)
-    rate = "" if state.learning_rate is None else f"; the learning rate is {state.learning_rate:.4g}"
     fires = (
         LEAST_FALL <= fallen < parameters.far
         and share <= parameters.early
@@ -128,16 +129,23 @@ def _judged(state: PlateauState, parameters: PlateauParameters) -> Check:
         and _stands_since(loss, reached, start - best)
         and _score_is_low(state.run, share, parameters)
     )
-    reason = (
-        f"Step {loss.steps[-1]}: {name} was {beginning(loss)} and fell to {best:.6g}, by "
-        f"{100.0 * fallen:.3g} %; nine tenths of that were reached at step {loss.steps[reached]}, "
-        f"after {100.0 * share:.3g} % of the run{', and nothing was gained since' if fires else ''}{rate}."
+    rate = state.learning_rate
+    facts = (
+        step_number("step", loss.steps[-1]),
+        *first_facts(name, loss),
+        level_of("loss_lowest", name, best),
+        Fact(name="change", value=-fallen, unit="share", series=name, threshold=-parameters.far),
+        step_number("most_reached_step", loss.steps[reached]),
+        Fact(name="share_of_run", value=share, unit="share", threshold=parameters.early),
+        *([] if rate is None else [Fact(name="learning_rate", value=rate)]),
     )
     return Check(
         step=loss.steps[-1],
         at=state.run.at,
         fires=fires,
-        reason=reason,
+        kind=PlateauKind.PLATEAU if fires else PlateauKind.FINE if fallen > 0.0 else PlateauKind.NEVER_FELL,
+        facts=facts,
+        onset=loss.begin_of(reached) if fires else None,
         tensor=name,
         value=fallen,
         threshold=parameters.far,

@@ -26,6 +26,11 @@ MOST_SERIES = 2
 ERROR = re.compile(
     r"(?i)(?:^|[^a-z])(?:m?error|wer|cer|mae|mse|rmse|mape|ppl|perplexity|fid|(?:m|log)?loss|rmsle|nll)(?:[^a-z]|$)"
 )
+REGRESSION = re.compile(
+    r"(?i)(?:^|[^a-z])(?:mae|mse|rmse|mape|rmsle|msle|r2|huber|smooth_?l1)(?:[^a-z]|$)|(?:absolute|squared)_error"
+)
+"""Losses and metrics of regressions: where one is recorded, an accuracy beside it says nothing."""
+
 BOOSTED_SCORE = re.compile("auc|map|ndcg|pre|acc|f1")
 """How XGBoost's metrics begin of which more is better; all others are losses."""
 
@@ -42,11 +47,12 @@ MOVING = re.compile(
 
 
 class RunSeries(msgspec.Struct):
-    """Series by mode, TRAIN or EVAL, and name."""
+    """Series by mode, TRAIN or EVAL, and name; ``regression`` says that an error of a regression was recorded."""
 
     losses: dict[Mode, dict[str, Series]] = msgspec.field(default_factory=dict)
     scores: dict[Mode, dict[str, Series]] = msgspec.field(default_factory=dict)
     at: float = 0.0
+    regression: bool = False
 
     def loss(self, mode: Mode) -> list[tuple[str, Series]]:
         """Return the losses of a mode that count."""
@@ -90,12 +96,13 @@ def _give_up_a_part(series: dict[str, Series]) -> bool:
     return True
 
 
-def _scalars(state: StepState, step: StepView) -> Iterator[tuple[Mode, str, bool, float]]:
+def _scalars(state: SeriesState, step: StepView) -> Iterator[tuple[Mode, str, bool, float]]:
     losses, metrics = step.members(LOSSES), step.members(METRICS)
     errors_count = not losses
     for name in step.names:
         if name not in losses and name not in metrics:
             continue
+        state.run.regression = state.run.regression or REGRESSION.search(name) is not None
         mode = _mode(step, name)
         is_score = name not in losses and not ERROR.search(name)
         boosted = XGBOOST_METRIC.fullmatch(name) if step.mode is Mode.GLOBAL else None

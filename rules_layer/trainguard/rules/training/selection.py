@@ -6,7 +6,7 @@ from functools import lru_cache
 from trainguard.tensors.name_patterns import NamePatternError, name_pattern
 from trainguard.tensors.step_view import StepView
 
-LOSSES, GRADIENTS, WEIGHTS = "losses", "gradients", "weights"
+LOSSES, GRADIENTS, WEIGHTS, LEARNING_RATE = "losses", "gradients", "weights", "learning_rate"
 _ANYTHING = ".*"
 _KEPT_MATCHES = 128
 """A run saves the same names at most of its steps, in a handful of sets: one for each mode and interval."""

@@ -18,7 +18,7 @@ from trainguard.errors import (
     TensorTooLargeError,
     TensorUnusableError,
 )
-from trainguard.finding import Fact, Progress
+from trainguard.finding import UNTIMED, Fact, Progress
 from trainguard.records import Status
 from trainguard.rules.default_spec import spec_of_rule
 from trainguard.rules.family_rules import bare
@@ -114,7 +114,8 @@ class StepState(msgspec.Struct, kw_only=True):
     ``evaluated`` counts steps that could be checked, ``fired`` those that fired, ``first`` is the first of them, and
     ``steps`` the first hundred; ``onsets`` are those after a check that did not fire, 32 at most. ``latest`` is the
     newest check, ``firing`` the newest that fired, and ``onset`` is when the condition began that holds now, epoch
-    seconds; None where steps have no times. ``waiting`` counts steps that hold what the rule checks, and that it
+    seconds; None where steps have no times. ``untimed`` counts steps that
+    do not say when they were saved. ``waiting`` counts steps that hold what the rule checks, and that it
     could not compare with earlier ones yet. ``unusable`` counts how often a tensor could not be used, ``unusable_why``
     says why the last one could not. ``left_out`` counts what a rule did not take in because its state is bounded.
     """
@@ -128,6 +129,7 @@ class StepState(msgspec.Struct, kw_only=True):
     onsets: list[int] = msgspec.field(default_factory=list)
     onset: float | None = None
     waiting: int = 0
+    untimed: int = 0
     unusable: int = 0
     unusable_why: str | None = None
     left_out: int = 0
@@ -209,6 +211,7 @@ class StepRule(Rule[P], Generic[P, S]):
             # Not of one tensor, which a rule leaves out by itself: nothing says when the step was saved.
             state.leave_out(str(fault))
             return
+        state.untimed += not step.timed
         if check is not None:
             remember(state, check, timed=step.timed)
 
@@ -231,11 +234,13 @@ class StepRule(Rule[P], Generic[P, S]):
 
     def result(self, state: S, check: Check, view: RunView, parameters: P, *, onset: float | None) -> RuleResult:
         """Return what a check means; ``onset`` is when its condition began, epoch seconds."""
+        no_times = check.fires and onset is None and state.untimed
+        untimed = (Fact(name=UNTIMED, value=state.untimed, unit="steps"),) if no_times else ()
         return RuleResult.of(
             self._text(check, parameters),
             Status.FIRED if check.fires else Status.OK,
             check.kind or "",
-            (*check.facts, *notes(state, parameters)),
+            (*map(_storable, check.facts), *untimed, *notes(state, parameters)),
             measured=_finite(check.value),
             threshold=_finite(check.threshold),
             measure=self.measure(check),
@@ -322,6 +327,13 @@ def remember(state: StepState, check: Check, *, timed: bool = True) -> None:
 
 def _ignored(parameters: StepParameters) -> tuple[Fact, ...]:
     return tuple(Fact(name="ignored_parameter", value=name) for name in parameters.ignored[:MOST_NAMES])
+
+
+def _storable(fact: Fact) -> Fact:
+    """Return a fact that JSON can hold: a value that is not finite as a text, for example ``nan``."""
+    if isinstance(fact.value, float) and not math.isfinite(fact.value):
+        return msgspec.structs.replace(fact, value=str(fact.value))
+    return fact
 
 
 def _finite(value: float | None) -> float | None:

@@ -103,7 +103,6 @@ SPEC = RuleSpec(
         "live_rows": ParameterHelp("values", "as many recorded losses are needed to judge a rise while a run goes on"),
         **RANGE_HELP,
     },
-    clause="training diverged",
     text=text,
     claims={kind: (Bucket.BROKEN,) for kind in DivergedKind if kind is not DivergedKind.FINE},
 )

@@ -131,7 +131,7 @@ def test_given_the_row_of_a_rule_that_is_not_known_here_when_explained_then_it_i
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert (found["rule"], found["status"], found["reason"]) == ("HostMemory", "FIRED", "HostMemory says FIRED.")
-    assert found["comparison"] == "97, above the threshold of 80"
+    assert found["comparison"] == "97, threshold 80"
     assert found["fires_when"] == "its own condition holds"
     assert [(each["name"], each["value"], each["default"], each["source"]) for each in found["parameters"]] == [
         ("threshold", 80.0, None, "tag trainguard:HostMemory_threshold"),

@@ -12,7 +12,7 @@ from tests.unit.cli.seen import NOT_STOPPED, REPORT, Deployed, deployed, job, ju
 from trainguard.cli.commands.explain.explanation import Explanation, explain
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
-from trainguard.finding import Progress
+from trainguard.finding import Fact, Progress
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_node import IDLE_TIME
 from trainguard.rules.low_gpu_utilization import P5
@@ -39,7 +39,7 @@ def of_row(stored: StoredRow, record: JobRecord | None = None, others: Sequence[
 
 def test_given_a_rule_that_fires_when_explained_then_measure_threshold_history_and_condition_have_its_numbers() -> None:
     told = of_small_job("LowGPUUtilization")
-    assert told.comparison == "39 % (95th percentile of GPU utilization), below the threshold of 70 %"
+    assert told.comparison == "39 % (95th percentile of GPU utilization), threshold 70 %"
     assert told.reason.startswith("1 of 2 nodes fire; worst algo-1")
     assert told.fires_when.startswith("95 % of a GPU's newest points stay below 70 %, or 5 % of them below 10 %")
     assert (told.times_fired, told.violations, told.episodes_ended) == (1, 8, 0)
@@ -90,7 +90,8 @@ def test_given_a_rule_that_warms_up_when_explained_then_it_tells_how_much_is_mis
 def test_given_patience_of_any_rule_when_explained_then_what_is_left_is_counted_as_the_rule_counts(
     rule: str, patience: str, left: int, left_s: float | None, said: str
 ) -> None:
-    told = of_row(row(rule, Status.WARMING_UP, patience=patience))
+    seen, needed = map(int, patience.split("/"))
+    told = of_row(row(rule, Status.WARMING_UP, progress=Progress(seen=seen, needed=needed)))
     assert told.patience is not None
     assert (told.patience.left, told.patience.left_s) == (left, left_s)
     assert said in told.outlook[0]
@@ -103,15 +104,41 @@ def test_given_patience_that_is_full_when_explained_then_no_negative_number_is_t
     assert "enough of the newest points" in told.outlook[0]
 
 
-@pytest.mark.parametrize("patience", [None, "", "3", "3/", "a/b", "1/2/3"])
-def test_given_no_patience_when_explained_then_there_is_none(patience: str | None) -> None:
-    assert of_row(row("LowGPUUtilization", patience=patience)).patience is None
+@pytest.mark.parametrize("status", [Status.OK, Status.FIRED])
+def test_a_judged_rule_shows_its_patience_and_window(deployed: Deployed, status: Status) -> None:
+    progress = Progress(
+        seen=1200, needed=1000, streak=132, window_points=500, window_start=0.0, window_end=3_600.0, counts="points"
+    )
+    judged_row = row("LowGPUUtilization", status, progress=progress)
+    told = of_row(judged_row).patience
+    assert told is not None
+    assert (told.seen, told.needed, told.left, told.streak, told.window_points) == (1_000, 1_000, 0, 132, 500)
+    deployed.add(job("counted"), [judged_row])
+    text = " ".join(deployed.run("explain", "counted", "low").stdout.split())
+    assert "1,000 of 1,000 points; the condition held for 132 in a row; the window has 500 points, 1970-01-01" in text
+
+
+def test_a_rule_without_patience_shows_none() -> None:
+    assert of_row(row("LowGPUUtilization")).patience is None
+
+
+def test_facts_are_a_table_with_units_and_times(deployed: Deployed) -> None:
+    facts = (
+        Fact(name="mean_utilization", value=41.23, unit="%", series="GPUUtilization", node="algo-1", device="gpu3"),
+        Fact(name="idle_time", value=0.25, unit="share", start=0.0, end=3_600.0, threshold=0.2),
+    )
+    deployed.add(job("told"), [row("LowGPUUtilization", Status.FIRED, facts=facts)])
+    lines = [" ".join(line.split()) for line in deployed.shown("explain", "told", "low", columns=200).splitlines()]
+    assert "mean_utilization 41.2 % GPUUtilization algo-1/gpu3" in lines
+    assert "idle_time 25 % 20 % 1970-01-01 00:00 to 01:00 UTC" in lines
+    document = json.loads(deployed.run("explain", "told", "low", "--json").stdout)
+    assert [each["name"] for each in document["facts"]] == ["mean_utilization", "idle_time"]
 
 
 def test_given_an_ended_job_when_explained_then_nothing_is_promised() -> None:
     ended = job("job", active=False)
     told = of_row(row("LowGPUUtilization", Status.WARMING_UP, progress=Progress(seen=1, needed=1000)), ended)
-    assert told.outlook == ["The job has ended, so this is its last word."]
+    assert told.outlook == ["The job has ended: this verdict is final."]
     assert told.patience is not None
     assert told.patience.left_s is None
 
@@ -181,14 +208,14 @@ def test_given_a_replay_when_explained_then_its_settings_are_no_tags() -> None:
 @pytest.mark.parametrize(
     ("rule", "measure", "measured", "threshold", "said"),
     [
-        (LOW, P5, 4.0, 10.0, "4 % (5th percentile of GPU utilization), below the threshold of 10 %"),
-        (LOW, IDLE_TIME, 31.5, 20.0, "31.5 min (time without a GPU in use), above the threshold of 20 min"),
-        ("StepOutlier", LOST_TIME, 16.7, 10.0, "16.7 % (time lost in slow steps), above the threshold of 10 %"),
-        ("StepOutlier", OUTLIERS, 11.0, 10.0, "11 steps (beyond the limit), above the threshold of 10 steps"),
-        ("StepOutlier", None, 11.0, 10.0, "11, above the threshold of 10"),
-        ("Dataloader", None, 75.0, 70.0, "75 % (data loaders of the node's cores), above the threshold of 70 %"),
-        ("LoadBalancing", None, 0.5, 0.5, "0.5, at the threshold of 0.5"),
-        ("LoadBalancing", None, 0.31, 0.5, "0.31, below the threshold of 0.5"),
+        (LOW, P5, 4.0, 10.0, "4 % (5th percentile of GPU utilization), threshold 10 %"),
+        (LOW, IDLE_TIME, 31.5, 20.0, "31.5 min (time without a GPU in use), threshold 20 min"),
+        ("StepOutlier", LOST_TIME, 16.7, 10.0, "16.7 % (time lost in slow steps), threshold 10 %"),
+        ("StepOutlier", OUTLIERS, 11.0, 10.0, "11 steps (beyond the limit), threshold 10 steps"),
+        ("StepOutlier", None, 11.0, 10.0, "11, threshold 10"),
+        ("Dataloader", None, 75.0, 70.0, "75, threshold 70"),
+        ("LoadBalancing", None, 0.5, 0.5, "0.5, threshold 0.5"),
+        ("LoadBalancing", None, 0.31, 0.5, "0.31, threshold 0.5"),
         ("ProfilerReport", None, 2.0, None, "2 (rules that have fired)"),
     ],
 )
@@ -265,7 +292,7 @@ def test_given_a_word_that_no_or_several_rules_have_when_asked_for_then_the_near
 
 
 def test_given_json_asked_for_when_explained_then_the_document_has_a_version_first(deployed: Deployed) -> None:
-    document: dict[str, Any] = json.loads(deployed.run("explain", JOB, "step", "--node", "algo-2", "--json").stdout)
+    document: dict[str, Any] = json.loads(deployed.run("explain", JOB, "low", "--node", "algo-2", "--json").stdout)
     assert next(iter(document)) == "schema_version"
     assert set(document) == set(Explanation.__struct_fields__)
     assert document["node"] == "algo-2"

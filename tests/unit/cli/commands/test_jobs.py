@@ -41,10 +41,10 @@ def test_given_a_judged_job_when_listed_then_its_line_has_status_verdict_gravest
     assert (line["job"], line["status"], line["active"]) == (JOB, "InProgress", True)
     assert (line["instance_type"], line["instance_count"]) == ("ml.g5.12xlarge", 2)
     assert (line["started_at"], line["ended_at"], line["duration_s"]) == ("2026-11-21T08:00:00.000Z", None, 1020.0)
-    assert (line["finding"], line["severity"]) == ("LowGPUUtilization", "high")
+    assert (line["finding"], line["severity"]) == ("LowGPUUtilization", "medium")
     assert line["ringing"] == line["fired"] == ["LowGPUUtilization", "StepOutlier"]
     assert line["cost_lost"].startswith("about USD ")
-    assert line["verdict"].startswith("LowGPUUtilization (high): 1 of 2 nodes fire")
+    assert line["verdict"].startswith("This job is not healthy: its 8 GPUs worked 27.7 % of the paid time")
 
 
 def test_given_json_asked_for_when_listed_then_the_document_has_a_version_and_a_time(deployed: Deployed) -> None:
@@ -108,11 +108,11 @@ def test_given_an_ended_job_when_listed_then_it_ran_until_its_end(deployed: Depl
     assert (line["duration_s"], line["verdict"], line["finding"]) == (300.0, None, None)
 
 
-def test_given_the_report_names_a_finding_first_when_listed_then_it_is_the_gravest_whatever_the_severities(
+def test_of_equal_severities_what_lost_most_is_listed_first(
     deployed: Deployed,
 ) -> None:
-    cause = firing("CPUBottleneck", Severity.HIGH)
-    symptom = row("LowGPUUtilization", Status.FIRED, severity=Severity.HIGH, wasted_percent=80.0, times_fired=1)
+    cause = firing("CPUBottleneck", Severity.HIGH, wasted_percent=60.0)
+    symptom = row("LowGPUUtilization", Status.FIRED, severity=Severity.HIGH, wasted_percent=5.0, times_fired=1)
     deployed.add(job("two"), [symptom, *cause])
     assert next(line for line in listed(deployed) if line["job"] == "two")["ringing"][0] == "CPUBottleneck"
 
@@ -136,7 +136,7 @@ def test_given_a_terminal_of_any_width_when_listed_then_no_line_is_wider_and_the
     assert max(len(line) for line in lines) <= columns
     assert "severity" in lines[0]
     assert JOB in lines[1]
-    assert "high" in lines[1]
+    assert "medium" in lines[1]
 
 
 def test_given_no_job_like_that_when_listed_then_stdout_is_empty_and_stderr_says_so(deployed: Deployed) -> None:

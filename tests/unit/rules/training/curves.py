@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from trainguard.rules.training.learned_nothing import Limits
+from trainguard.finding import Fact
+from trainguard.records import Status
+from trainguard.rules.training.learned_nothing import Found, Limits
+from trainguard.rules.training.not_learning_text import text
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.series import Series
+from trainguard.rules.words import FactSheet
 from trainguard.tensors.step_view import Mode
 
 LIMITS = Limits(min_rows=5, min_fall=0.05, min_gain=0.05)
@@ -33,3 +37,9 @@ def run_of(
         {mode: {name: series_of(values) for name, values in of.items()} for mode, of in losses.items()},
         {mode: {name: series_of(values) for name, values in of.items()} for mode, of in scores.items()},
     )
+
+
+def reason_of(found: Found) -> str:
+    """Return what is said of it, without its step and the full stop."""
+    sheet = FactSheet(Status.FIRED, found.kind, (Fact(name="step", value=1), *found.facts))
+    return text(sheet).reason.removeprefix("Step 1: ").removesuffix(".")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.rules.training.curves import LIMITS, run_of
+from tests.unit.rules.training.curves import LIMITS, reason_of, run_of
 from trainguard.rules.training.learned_nothing import (
     Found,
     at_chance,
@@ -116,14 +116,14 @@ def test_given_a_loss_beside_a_score_when_neither_says_that_it_learned_then_it_s
 def test_given_a_loss_that_stands_when_it_is_told_then_levels_and_the_score_are_named() -> None:
     found = stands(run_of({"loss": FLAT, "aux": FLAT}, score={"acc": [0.25, 0.125] * 6}), TRAIN, LIMITS)
     assert found is not None
-    assert found.reason == (
-        "loss stands: from 1 at the start (step 0) to 1 in the last quarter (until step 11), a fall of 0 %; "
-        "acc was 0.25 at the start (step 0) and is 0.1667"
+    assert reason_of(found) == (
+        "loss stands: it was 1 at the start (step 0) and is 1 in the last quarter (until step 11), so it did not "
+        "change; acc was 0.25 at the start (step 0) and is 0.1667"
     )
     assert (found.kind, found.name, found.value, found.threshold) == ("stands", "loss", 0.0, 0.05)
     risen = stands(run_of({"loss": [*FLAT, 1.25, 1.25, 1.25, 1.25]}), TRAIN, LIMITS)
     assert risen is not None
-    assert risen.reason.endswith("to 1.25 in the last quarter (until step 15), a rise of 25 %")
+    assert reason_of(risen).endswith("is 1.25 in the last quarter (until step 15), so it rose by 25 %")
     assert stands(run_of({"a": FLAT, "b": [1.0, 0.5] * 6}), TRAIN, LIMITS) is None
     assert stands(run_of(None, {"a": FLAT}), TRAIN, LIMITS) is None
     assert stands(run_of({"a": FLAT}, held_score={"acc": [0.95] * 12}), TRAIN, LIMITS) is None
@@ -173,7 +173,7 @@ def test_given_a_score_at_chance_when_it_is_told_then_score_and_loss_are_named()
     assert found is not None
     assert (found.kind, found.name, found.threshold) == ("chance", "s", None)
     assert found.value == pytest.approx(1 / 3)
-    assert found.reason == (
+    assert reason_of(found) == (
         "s stays at the level of chance: 0.5 at the start (step 0), 0.3333 in the last quarter (until step 11), with "
         "a loss of 0.6931 there"
     )
@@ -224,7 +224,7 @@ def test_given_a_loss_at_chance_when_it_is_told_then_its_classes_are_named() -> 
     assert found is not None
     assert (found.kind, found.name, found.threshold) == ("level", "loss", FIFTH)
     assert found.value == pytest.approx(FIFTH)
-    assert found.reason == (
+    assert reason_of(found) == (
         "loss was 9 at the start (step 0) and has stood at 1.6094 since step 4: ln 5 = 1.6094 is the cross entropy of "
         "a guess among 5 classes"
     )
@@ -264,7 +264,7 @@ def test_given_validation_at_chance_when_it_is_told_then_its_lowest_loss_is_name
     found = unheld([3.0, HALF, HALF, 3.0, 3.0], [0.5] * 5)
     assert found is not None
     assert (found.kind, found.name, found.value, found.threshold) == ("validation", "acc", 0.5, None)
-    assert found.reason == (
+    assert reason_of(found) == (
         "acc stays at the level of chance: 0.5 at the start (step 0), 0.5 in the last quarter (until step 4); the loss "
         "of validation was never below 0.6931"
     )
@@ -313,7 +313,7 @@ def test_given_validation_that_is_never_better_when_it_is_told_then_both_losses_
     found = unseen([8.0] + [7.75] * 8)
     assert found is not None
     assert (found.kind, found.name, found.value, found.threshold) == ("unseen", "val", 7.75, 6.0)
-    assert found.reason == (
+    assert reason_of(found) == (
         "a was 5 at the start (step 0) and fell to 1, and val was never below 7.75: it was 8 at the start (step 0) and "
         "is 7.75 in the last quarter (until step 8)"
     )
@@ -352,7 +352,7 @@ def test_given_a_score_when_it_is_the_same_number_at_each_step_then_it_is_stuck(
     found = stuck(scores, **given)
     assert (found is not None) is expected
     if found is not None:
-        assert found.reason.endswith("at each of 10 steps, from step 0 to 9, whatever the loss does")
+        assert reason_of(found).endswith("at each of 10 steps, from step 0 to 9, whatever the loss does")
         assert (found.kind, found.name, found.value, found.threshold) == ("stuck", "acc", scores[0], None)
 
 
@@ -376,6 +376,7 @@ def test_given_a_loss_that_is_halved_when_a_low_score_does_not_gain_then_somethi
     found = loss_without_score(run_of({"a": losses, "b": FALLS}, score={"acc": scores}), LIMITS._replace(**given))
     assert (found is not None) is expected
     if found is not None:
-        assert "a was 4 at the start (step 0) and fell to 2 in the last quarter, and acc did not gain" in found.reason
-        assert (found.kind, found.name, found.threshold) == ("stuck", "acc", None)
+        said = "a was 4 at the start (step 0) and fell to 2 in the last quarter, and acc did not gain"
+        assert said in reason_of(found)
+        assert (found.kind, found.name, found.threshold) == ("no gain", "acc", None)
         assert found.value == pytest.approx(scores[-1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.rules.training.curves import LIMITS, run_of, series_of
+from tests.unit.rules.training.curves import LIMITS, reason_of, run_of, series_of
 from trainguard.rules.training.learned_nothing import Found
 from trainguard.rules.training.learned_poorly import capped, too_slow, validation_jumps, validation_worsens
 from trainguard.rules.training.progress import fall
@@ -97,15 +97,15 @@ def test_given_validation_that_worsens_when_it_is_told_then_its_lowest_loss_and_
     found = worsens(DOUBLED, score=[50.0] * 20)
     assert found is not None
     assert (found.kind, found.name, found.value, found.threshold) == ("worsens", "val", 8.0, 5.2)
-    assert found.reason == (
+    assert reason_of(found) == (
         "val was 4 at its lowest (step 5) and is 8 in the last quarter (until step 19), while loss went on to fall to "
         "2; acc stands at 50"
     )
     plain, lost = worsens(DOUBLED), worsens(DOUBLED, score=LOST)
     assert plain is not None
-    assert plain.reason.endswith("went on to fall to 2")
+    assert reason_of(plain).endswith("went on to fall to 2")
     assert lost is not None
-    assert lost.reason.endswith(", and acc was 60 in its best quarter and is 50")
+    assert reason_of(lost).endswith(", and acc was 60 in its best quarter and is 50")
 
 
 TRAINED = [8.0] * 10 + [2.0] * 10
@@ -176,7 +176,7 @@ def test_given_validation_that_jumps_when_it_is_told_then_the_size_of_its_jumps_
     assert found is not None
     assert (found.kind, found.name, found.threshold) == ("jumps", "val", 0.15)
     assert found.value == pytest.approx(0.8 / (0.6745 * math.sqrt(6.0)))
-    assert found.reason == (
+    assert reason_of(found) == (
         "val jumps between 8 and 12 in the last half of the run (until step 19), by 48.4 % from one value to the next, "
         "while loss fell from 8 at the start (step 0) to 2"
     )
@@ -257,7 +257,7 @@ def test_given_a_loss_that_stands_when_two_softmaxes_explain_it_then_their_class
     found = stands(losses, right)
     assert (None if found is None else found.threshold) == (None if expected is None else floor(expected))
     if found is not None:
-        assert f" of {expected:,} classes that is the level of outputs" in found.reason
+        assert f" of {expected:,} classes that is the level of outputs" in reason_of(found)
         assert (found.kind, found.name) == ("capped", "loss")
         assert found.value == pytest.approx(losses[-1])
     assert stands(losses, right, "pg_loss") is None
@@ -342,7 +342,7 @@ def test_given_a_run_that_is_too_slow_when_it_is_told_then_what_it_covered_is_na
     assert slow(min_fall=math.nextafter(exact, math.inf)) is None
     assert found is not None
     assert found.value == pytest.approx((2.3 - 2.095) / 2.3)
-    assert found.reason == (
+    assert reason_of(found) == (
         "loss was 2.3 at the start (step 0) and is 2.095 in the last quarter (until step 23): it fell at an even "
         "speed, by 8.91 %; acc is 0.1"
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from tests.support.steps import Run, observed
+from tests.support.steps import RULES, Run, observed
 from trainguard.records import Status
 from trainguard.tensors.step_view import Mode
 
@@ -40,7 +40,7 @@ def test_given_losses_of_several_modes_when_one_is_asked_for_then_that_is_checke
     assert [modes[step].value for step in outcome.steps] == [fires_in]
     assert outcome.state.first is not None
     assert f"loss rose by 50 % since step 0 of mode {fires_in}, from 1 to 1.5, above the threshold 5 %" in (
-        outcome.state.first.reason
+        RULES["LossNotDecreasing"].said(outcome.state.first)
     )
     run.add(9_999, {"text": np.array(["a"], object)})
     outcome = observed("LossNotDecreasing", run, num_steps=2, **({} if mode is None else {"mode": mode}))
@@ -52,11 +52,11 @@ def test_given_losses_of_several_modes_when_one_is_asked_for_then_that_is_checke
     [
         ({"a": (0.0, 0.0), "b": (100.0, 105.5)}, "a", "flat"),
         ({"a": (0.0, 0.0), "b": (100.0, 106.5)}, "b", "risen"),
-        ({"a": (0.0, -1.0), "b": (1000.0, 991.5)}, "b", "flat"),
-        ({"a": (0.0, -1.0), "b": (1000.0, 984.5)}, "a", "flat"),
-        ({"a": (100.0, 98.0), "b": (100.0, 101.0)}, "a", "flat"),
-        ({"a": (100.0, 92.0), "b": (100.0, 101.0)}, "b", "risen"),
-        ({"a": (100.0, 97.0), "b": (100.0, 98.0)}, "b", "flat"),
+        ({"a": (0.0, -1.0), "b": (1000.0, 991.5)}, "b", "falls"),
+        ({"a": (0.0, -1.0), "b": (1000.0, 984.5)}, "a", "falls"),
+        ({"a": (100.0, 98.0), "b": (100.0, 101.0)}, "a", "falls"),
+        ({"a": (100.0, 92.0), "b": (100.0, 101.0)}, "b", "rose little"),
+        ({"a": (100.0, 97.0), "b": (100.0, 98.0)}, "b", "falls"),
     ],
 )
 def test_given_several_losses_when_checked_then_the_one_furthest_over_its_threshold_is_named(
@@ -69,7 +69,9 @@ def test_given_several_losses_when_checked_then_the_one_furthest_over_its_thresh
     assert outcome.state.latest is not None
     assert (outcome.state.latest.tensor, outcome.state.latest.kind) == (worst, kind)
     assert outcome.result.measure is not None
-    assert outcome.result.measure.what == ("rise of the loss" if kind == "risen" else "fall of the loss")
+    assert outcome.result.measure.what == (
+        "rise of the loss" if kind in ("risen", "rose little") else "fall of the loss"
+    )
     if outcome.result.advice is not None:
         assert ("warm-up" in outcome.result.advice) is (kind == "risen")
 
@@ -78,7 +80,9 @@ def test_given_losses_before_the_range_when_a_check_looks_back_then_they_are_its
     run = losses_of(["loss"], Mode.GLOBAL, [2.0, 1.0, 1.0])
     outcome = observed("LossNotDecreasing", run, num_steps=1, start_step=200)
     assert outcome.steps == [200]
-    assert outcome.result.reason == "Step 200: loss fell by 0 % since step 1, from 1 to 1, below the threshold 0.1 %."
+    assert (
+        outcome.result.reason == "Step 200: loss did not change since step 1, from 1 to 1, below the threshold 0.1 %."
+    )
 
 
 def test_given_no_collection_when_losses_are_asked_for_then_all_scalars_count_unless_some_are_selected() -> None:

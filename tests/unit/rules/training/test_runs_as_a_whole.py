@@ -109,7 +109,7 @@ def test_given_training_that_learns_when_validation_is_never_better_than_the_sta
         assert "both are prepared in the same way" in (result.advice or "")
 
 
-@pytest.mark.parametrize(("share", "fall", "found"), [(0.2, 0.8, True), (0.04, 0.8, False), (0.2, 1.0, True)])
+@pytest.mark.parametrize(("share", "fall", "found"), [(0.2, 0.8, False), (0.04, 0.8, False), (0.2, 1.0, True)])
 def test_given_a_score_that_never_changes_when_it_is_tiny_and_the_loss_is_halved_then_it_is_that_of_a_regression(
     share: float, fall: float, found: bool
 ) -> None:
@@ -142,11 +142,11 @@ def test_given_a_likelihood_when_it_slows_down_below_zero_then_it_did_not_diverg
     assert judged("TrainingDiverged", run_of(loss=losses)).result.status is Status.OK
 
 
-@pytest.mark.parametrize(("level", "found"), [(1001.0, True), (1000.0, False)])
+@pytest.mark.parametrize(("level", "found"), [(101.0, True), (100.0, False)])
 def test_given_a_first_block_that_holds_the_explosion_when_judged_then_the_first_value_counts(
     level: float, found: bool
 ) -> None:
-    losses = [1.0, 1e9, 1e9, 1e8, 1e7, 1e6, 1e5, 1e4, level, level, level]
+    losses = [1.0, 1e9, 1e9, 1e8, 1e7, 1e6, 1e5, 5e3, level, level, level]
     losses = [each for each in losses for _ in range(8)]
     losses[1:8] = [1e9] * 7
     assert (judged("TrainingDiverged", run_of(loss=losses)).result.status is Status.FIRED) is found

@@ -166,8 +166,10 @@ def test_given_norms_that_drift_when_the_loss_fell_by_more_than_a_fifth_then_it_
 ) -> None:
     outcome = drifting({"norm": norm}, losses, decades=1)
     assert (outcome.result.status is Status.FIRED) is fires
-    fell = "fell" if not fires and norm == BROKEN else "did not fall"
-    assert f"; the loss {fell}, from about" in outcome.result.reason
+    change = outcome.result.facts[-2 if outcome.result.facts[-1].name == "left_out" else -1]
+    assert (change.name, change.threshold) == ("change", -0.2)
+    assert (float(change.value) < -0.2 - 1e-9) is (not fires and norm == BROKEN)
+    assert outcome.result.kind == ("grows" if fires else "fine" if norm != BROKEN else "drifts while the loss falls")
 
 
 def test_given_fewer_than_sixteen_losses_or_norms_when_judged_then_nothing_is_compared() -> None:
@@ -181,15 +183,29 @@ def test_given_a_drift_when_it_is_told_then_norms_and_the_step_of_the_drift_are_
     outcome = drifting({"norm": [2.0] * 8 + [2e8] * 8, "same": [0.0] * 16}, FLAT, decades=4)
     assert outcome.result.reason == (
         "Step 15: norm is about 3.57e+05 and was 2 at the start, 5.25 decades apart, too far since step 15; "
-        "the loss did not fall, from about 5 to 4."
+        "the loss fell by 20 %, from about 5 to 4."
     )
     assert drifting({"same": [0.0] * 16}, FLAT).result.reason == (
-        "Step 15: same is about 1e-30 and was 1e-30 at the start, 0 decades apart; the loss did not fall, from about "
+        "Step 15: same is about 1e-30 and was 1e-30 at the start, 0 decades apart; the loss fell by 20 %, from about "
         "5 to 4."
     )
     both = drifting({"a": [1.0] * 8 + [1e9] * 32, "b": [1.0] * 8 + [1e9] * 32}, [5.0] * 40)
-    assert ", too far since step 15, the first of 2 that drifted; the loss did not fall" in both.result.reason
+    assert ", too far since step 15, the first of 2 that drifted; the loss did not change" in both.result.reason
     assert both.result.worst == "a"
+    assert (both.result.advice or "").startswith("Look at a first. Gradients that grow need clipping")
+    assert both.result.clause == "gradients grew by orders of magnitude"
+
+
+def test_given_gradients_that_vanish_when_told_then_the_advice_is_about_that() -> None:
+    result = drifting({"a": [1.0] * 8 + [1e-9] * 32}, [5.0] * 40).result
+    assert (result.kind, result.clause) == ("shrinks", "gradients shrank by orders of magnitude")
+    assert "Gradients that vanish need" in (result.advice or "")
+
+
+def test_given_a_loss_that_fell_by_15_percent_when_norms_are_compared_then_it_is_said_to_fall() -> None:
+    losses = [1.65 - 0.25 * min(step / 100.0, 1.0) for step in range(127)]
+    result = drifting({"norm": [1.7 - 0.008 * step for step in range(127)]}, losses).result
+    assert "; the loss fell by 14" in result.reason
 
 
 def test_given_a_norm_that_comes_back_when_it_drifts_again_then_the_new_step_counts() -> None:

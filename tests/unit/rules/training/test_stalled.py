@@ -27,9 +27,36 @@ def saved_at(*times: float, timed: bool = True) -> Run:
         ),
         (
             [100.0, 1_909.0],
+            False,
+            (
+                "no step was saved for 30.1 min after step 0, until step 1; it is the first time between two steps, "
+                "and tells how often this run saves one."
+            ),
+            1_909.0,
+        ),
+        (
+            [100.0, 110.0, 1_919.0],
             True,
-            "no step was saved for 30.1 min after step 0, until step 1; that is above the threshold of 30 min.",
-            1_900.0,
+            "no step was saved for 30.1 min after step 1, until step 2; that is above the threshold of 30 min.",
+            1_910.0,
+        ),
+        (
+            [0.0, 2_200.0, 6_600.0],
+            False,
+            "no step was saved for 73.3 min after step 1, until step 2; that is not above the threshold of 73.3 min.",
+            6_600.0,
+        ),
+        (
+            [0.0, 2_200.0, 6_606.0],
+            True,
+            "no step was saved for 73.4 min after step 1, until step 2; that is above the threshold of 73.3 min.",
+            6_600.0,
+        ),
+        (
+            [0.0, 10.0, 86_410.0],
+            False,
+            "no step was saved for 24 h after step 1, until step 2; the run was stopped then, and resumed.",
+            86_410.0,
         ),
         (
             [100.0, 50.0, 1_900.0],
@@ -52,8 +79,9 @@ def test_given_times_of_steps_when_checked_then_a_gap_above_the_threshold_began_
         len(times),
     )
     assert latest.step == (len(times) - 2 if fires else len(times) - 1)
-    advice = "If steps are saved less often than every 1,800 s on purpose"
+    advice = "on purpose, raise the threshold above the save interval"
     assert (advice in (outcome.result.advice or "")) is fires
+    assert outcome.result.onset == (at if fires else None)
 
 
 def test_given_files_without_times_when_judged_then_it_is_said_and_steps_with_times_count() -> None:
@@ -70,8 +98,21 @@ def test_given_files_without_times_when_judged_then_it_is_said_and_steps_with_ti
 @pytest.mark.parametrize("timed", [True, False])
 def test_given_a_step_before_the_range_when_it_has_a_time_then_the_first_gap_is_measured_from_it(timed: bool) -> None:
     run = saved_at(100.0, timed=timed)
-    run.add(1, at=5_000.0)
-    assert observed("StalledTrainingRule", run, start_step=1).steps == ([0] if timed else [])
+    run.add(1, at=110.0)
+    run.add(2, at=5_000.0)
+    kind = observed("StalledTrainingRule", run, start_step=1).result.kind
+    assert kind == ("stalled" if timed else "first gap")
+
+
+def test_given_epochs_of_36_to_53_min_when_steps_are_saved_then_nothing_stalled() -> None:
+    times = [0.0]
+    for minutes in (36, 41, 53, 38, 52, 36):
+        times.append(times[-1] + 60.0 * minutes)
+    assert observed("StalledTrainingRule", saved_at(*times)).steps == []
+
+
+def test_given_a_stall_when_the_next_gap_is_as_long_then_it_is_a_stall_too() -> None:
+    assert observed("StalledTrainingRule", saved_at(0.0, 10.0, 4_010.0, 4_020.0, 8_020.0)).steps == [1, 3]
 
 
 @pytest.mark.parametrize(

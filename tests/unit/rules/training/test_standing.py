@@ -11,15 +11,17 @@ import pytest
 from tests.support.steps import RULES, Run, observed, parameters
 from tests.unit.rules.training.series_runs import run_series
 from tests.unit.rules.training.test_risen import medians
+from trainguard.finding import Fact
 from trainguard.records import Status
 from trainguard.rules.rule_result import RuleResult
-from trainguard.rules.training import learned_nothing, learned_poorly
-from trainguard.rules.training.not_learning import SPEC
+from trainguard.rules.training.not_learning_kinds import LearningKind
+from trainguard.rules.training.not_learning_text import text
 from trainguard.rules.training.plateau import PlateauState
 from trainguard.rules.training.progress import unit
 from trainguard.rules.training.run_series import RunSeries
 from trainguard.rules.training.step_rule import Check
 from trainguard.rules.training.trend import z_score
+from trainguard.rules.words import FactSheet
 from trainguard.tensors.step_view import Mode
 
 FLAT = [8.0, 8.0625] * 10
@@ -80,7 +82,8 @@ def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_
         assert (check.step, check.tensor) == (loss.steps[-1], "loss")
         share = 100.0 * reached / len(loss.means)
         said = f"nine tenths of that were reached at step {loss.steps[reached]}, after {share:.3g} %"
-        assert f", by {100.0 * fallen:.3g} %; {said} of the run" in check.reason
+        told = f", by {100.0 * fallen:.3g} %; {said} of the run" if fallen else " and was never lower"
+        assert told in rule.said(check)
         found[fires] += 1
     assert min(found.values()) >= 60
 
@@ -92,7 +95,6 @@ def test_given_random_losses_and_scores_when_a_run_ends_then_a_plateau_is_found_
          "at step 16, after 10 % of the run, and nothing was gained since."),
         ([10.0, *[5.0] * 19], 0.01, "10 at the start (step 10) and fell to 5, by 50 %",
          "at step 13, after 5 % of the run; the learning rate is 0.01."),
-        ([0.0] * 20, None, "0 at the start (step 10) and fell to 0, by 0 %", "at step 10, after 0 % of the run."),
         ([-10.0, *[-12.0] * 19], None, "-10 at the start (step 10) and fell to -12, by 20 %",
          "at step 13, after 5 % of the run."),
     ],
@@ -103,8 +105,16 @@ def test_given_a_run_that_has_ended_when_a_plateau_is_looked_for_then_the_senten
     state, values = PlateauState(run=run_series({"loss": losses}), learning_rate=rate), parameters("Plateau")
     check = RULES["Plateau"].at_end(state, values)
     assert check is not None
-    assert check.reason == f"Step 67: loss was {fell}; nine tenths of that were reached {reached}"
+    assert RULES["Plateau"].said(check) == f"Step 67: loss was {fell}; nine tenths of that were reached {reached}"
     assert RULES["Plateau"].at_end(PlateauState(run=run_series({"loss": losses[:19]})), values) is None
+
+
+def test_given_a_loss_that_only_rises_when_a_plateau_is_looked_for_then_no_fall_is_told() -> None:
+    state = PlateauState(run=run_series({"loss": [2.0, *[3.38e13] * 19]}))
+    check = RULES["Plateau"].at_end(state, parameters("Plateau"))
+    assert check is not None
+    assert (check.kind, check.fires) == ("never fell", False)
+    assert RULES["Plateau"].said(check) == "Step 67: loss was 2 at the start (step 10) and was never lower."
 
 
 def test_given_a_loss_whose_target_moves_when_it_stands_then_it_is_no_plateau() -> None:
@@ -141,7 +151,7 @@ def test_given_a_run_that_goes_on_when_it_is_long_enough_then_each_whole_block_o
 def test_given_a_plateau_when_the_run_goes_on_then_it_fires_with_the_first_learning_rate() -> None:
     state = live("Plateau", [10.0, 9.0, *[8.0] * 18], live_rows=20)
     assert state.steps == [38]
-    assert state.latest.reason.endswith(", and nothing was gained since; the learning rate is 0.5.")
+    assert RULES["Plateau"].said(state.latest).endswith(", and nothing was gained since; the learning rate is 0.5.")
 
 
 @pytest.mark.parametrize(
@@ -178,13 +188,14 @@ def ended(losses: Sequence[float], scores: Sequence[float] = (), **given: Any) -
 @pytest.mark.parametrize(
     ("losses", "said"),
     [
-        ([20.0] * 20, "stands: from 20 at the start (step 0) to 20 in the last quarter (until step 19), a fall of 0 %"),
+        ([20.0] * 20,
+         "stands: it was 20 at the start (step 0) and is 20 in the last quarter (until step 19), so it did not change"),
         ([20.0, *[21.0] * 19],
-         "stands: from 20 at the start (step 0) to 21 in the last quarter (until step 19), a rise of 5 %"),
+         "stands: it was 20 at the start (step 0) and is 21 in the last quarter (until step 19), so it rose by 5 %"),
         ([20.0, *[22.0] * 19],
-         "rises: from 20 at the start (step 0) to 22 in the last quarter (until step 19), a rise of 10 %"),
+         "rises: it was 20 at the start (step 0) and is 22 in the last quarter (until step 19), so it rose by 10 %"),
         ([-20.0, *[-10.0] * 19],
-         "rises: from -20 at the start (step 0) to -10 in the last quarter (until step 19), a rise of 50 %"),
+         "rises: it was -20 at the start (step 0) and is -10 in the last quarter (until step 19), so it rose by 50 %"),
     ],
 )  # fmt: skip
 def test_given_a_loss_that_learned_nothing_when_it_rose_by_more_than_counts_then_it_is_said_to_rise(
@@ -197,8 +208,10 @@ def test_given_a_loss_that_learned_nothing_when_it_rose_by_more_than_counts_then
 @pytest.mark.parametrize(
     ("losses", "scores", "status"),
     [
-        ([8.0] * 4, [], Status.NOT_APPLICABLE),
-        ([8.0] * 5, [], Status.FIRED),
+        ([8.0] * 4, [0.5] * 4, Status.NOT_APPLICABLE),
+        ([8.0] * 5, [0.5] * 5, Status.FIRED),
+        ([8.0] * 9, [], Status.NOT_APPLICABLE),
+        ([8.0] * 10, [], Status.FIRED),
         ([8.0] * 4, [0.5, 0.75, 1.0, 1.0, 1.0], Status.OK),
         ([], [0.5, 0.75, 1.0, 1.0, 1.0], Status.OK),
         ([], [0.5, 0.75, 1.0, 1.0], Status.NOT_APPLICABLE),
@@ -213,38 +226,48 @@ def test_given_a_run_that_has_ended_when_a_loss_or_a_score_has_five_values_then_
     assert result.status is status
     if status is Status.OK:
         name, first, last = ("loss", "8", "8") if losses else ("acc", "0.5", "1")
-        step = len(losses or scores) - 1
+        stood = "did not change; acc was 0.5 at the start (step 0) and is 1"
+        step, moved = (3, stood) if losses else (4, "rose by 100 %")
         assert result.reason == (
             f"Step {step}: {name} was {first} at the start (step 0) and is {last} in the last quarter (until step "
-            f"{step}): neither it nor a score says that nothing is learned."
+            f"{step}): it {moved}."
         )
         assert (result.worst, result.threshold, result.advice) == (name, None, None)
 
 
 PLAIN_ADVICE = "Try to fit ten samples first"
-KINDS: Mapping[str, tuple[str, str, str]] = {
-    learned_nothing.STANDS: (
+KINDS: Mapping[LearningKind, tuple[str, str, str]] = {
+    LearningKind.STANDS: (
         "share of its first value by which the loss fell",
         "the model did not learn",
         PLAIN_ADVICE,
     ),
-    learned_nothing.CHANCE: ("score", "the model did not learn", PLAIN_ADVICE),
-    learned_nothing.STUCK: ("score", "the model did not learn", PLAIN_ADVICE),
-    learned_nothing.LEVEL: ("loss", "the model did not learn", PLAIN_ADVICE),
-    learned_nothing.UNSEEN: ("loss", "the model did not learn", "Check that inputs and labels belong together"),
-    learned_nothing.VALIDATION: ("score", "the model did not learn", "Check that inputs and labels belong together"),
-    learned_poorly.WORSENS: ("loss of validation", "what the model learned did not hold", "Keep the checkpoint of the"),
-    learned_poorly.JUMPS: (
+    LearningKind.CHANCE: ("score", "the model did not learn", PLAIN_ADVICE),
+    LearningKind.NO_GAIN: ("score", "the model did not learn", PLAIN_ADVICE),
+    LearningKind.STUCK: ("score", "the model did not learn", PLAIN_ADVICE),
+    LearningKind.LEVEL: ("loss", "the model did not learn", PLAIN_ADVICE),
+    LearningKind.UNSEEN: (
+        "loss",
+        "what the model learned did not hold",
+        "Check that inputs and labels belong together",
+    ),
+    LearningKind.VALIDATION: (
+        "score",
+        "what the model learned did not hold",
+        "Check that inputs and labels belong together",
+    ),
+    LearningKind.WORSENS: ("loss of validation", "what the model learned did not hold", "Keep the checkpoint of the"),
+    LearningKind.JUMPS: (
         "change of the loss of validation from value to value, as a share",
         "what the model learned did not hold for validation",
         "Check that validation runs in evaluation mode",
     ),
-    learned_poorly.CAPPED: (
+    LearningKind.CAPPED: (
         "loss that cannot fall further",
         "the loss could not fall as far as it should",
         "Check that the model's last layer gives logits",
     ),
-    learned_poorly.SLOW: (
+    LearningKind.SLOW: (
         "share of its first value by which the loss fell, at an even speed",
         "the model learned far too slowly",
         "Try a learning rate ten times higher",
@@ -252,15 +275,26 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
+NAMES = (
+    "step change values classes floor jump score_best score_always loss_level stands_since_step validation_lowest "
+    "validation_lowest_step validation_least validation_most validation_last_step"
+)
+ANY_FACTS = (
+    *(Fact(name=name, value=2, series="x") for name in NAMES.split()),
+    *(
+        Fact(name=f"{prefix}_{name}", value=2, series=prefix)
+        for prefix in ("loss", "score", "validation")
+        for name in ("first", "first_step", "last", "last_step")
+    ),
+)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_given_what_was_found_when_said_then_measure_clause_and_advice_are_its_own(kind: str) -> None:
+def test_given_what_was_found_when_said_then_measure_clause_and_advice_are_its_own(kind: LearningKind) -> None:
     measure, clause, advice = KINDS[kind]
-    rule, values = RULES["NotLearning"], parameters("NotLearning")
-    check = Check(step=1, at=1.0, fires=True, reason="Step 1: x.", kind=kind)
-    found = rule.measure(check)
+    found = RULES["NotLearning"].measure(Check(step=1, at=1.0, fires=True, kind=kind))
     assert found is not None
     assert found.what == measure
-    assert callable(SPEC.clause)
-    assert SPEC.clause(RuleResult(Status.FIRED, "x", measure=found), 1).startswith(clause)
-    assert SPEC.clause(RuleResult(Status.FIRED, "x"), 1) == "the model did not learn"
-    assert (rule.advice(check, values) or "").startswith(advice)
+    words = text(FactSheet(Status.FIRED, kind, ANY_FACTS))
+    assert words.clause.startswith(clause)
+    assert (words.advice or "").startswith(advice)

@@ -10,6 +10,7 @@ import pytest
 from tests.support.steps import RULES, Run, Step, fired, observed, parameters
 from trainguard.finding import Fact
 from trainguard.records import Status
+from trainguard.rules.training.overfit_text import OverfitKind
 from trainguard.rules.training.readings import Reading, check_of, not_saved, worst_of
 from trainguard.rules.training.scalar_advice import FoundScalars, scalar_needs
 from trainguard.rules.training.selecting import SelectingParameters
@@ -21,6 +22,12 @@ from trainguard.tensors.step_view import Mode
 RULE = RULES["VanishingGradient"]
 NEEDS = "It checks the tensors of the collection gradients: "
 UNKNOWN = " Parameter VanishingGradient_x is unknown and not used."
+FINE = (
+    Fact(name="step", value=1),
+    Fact(name="loss_validation", value=1.0),
+    Fact(name="loss_training", value=1.0),
+    Fact(name="gap", value=0.0, series="loss", threshold=0.1),
+)
 FOUND = FoundScalars(names=("lr", "acc"))
 
 
@@ -152,14 +159,16 @@ def test_given_nothing_that_was_checked_when_judged_then_why_and_what_to_do_are_
 def test_given_what_was_not_used_when_judged_then_notes_say_how_often_and_why(
     state: dict[str, Any], notes: str
 ) -> None:
-    kept = StepState(**state, latest=Check(step=1, at=1.0, fires=False, reason="Step 1: fine."))
+    fine = Check(step=1, at=1.0, fires=False, kind=OverfitKind.FINE, facts=FINE)
+    kept = StepState(**state, latest=fine)
+    said = RULES["Overfit"].said(fine)
     for given, ignored in (
         ({}, ""),
         ({"a": 1}, " Parameter Overfit_a is unknown and not used."),
         ({"a": 1, "b": 1}, " Parameters Overfit_a, Overfit_b are unknown and not used."),
     ):
         result = RULES["Overfit"].judge(kept, RunView(1), parameters("Overfit", **given))
-        assert result.reason == f"Step 1: fine.{notes}{ignored}"
+        assert result.reason == f"{said}{notes}{ignored}"
 
 
 @pytest.mark.parametrize(

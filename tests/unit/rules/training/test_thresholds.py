@@ -281,6 +281,7 @@ def test_overtraining_needs_more_than_delta_and_either_patience() -> None:
 @pytest.mark.parametrize(("gap", "fires"), [(1800.0, False), (1800.5, True)])
 def test_stalled_training_rule_is_above(gap: float, fires: bool) -> None:
     run = Run()
+    run.add(2, at=90.0)
     run.add(3, at=100.0)
     run.add(4, at=100.0 + gap)
     assert fired("StalledTrainingRule", run) == ([3] if fires else [])

@@ -57,12 +57,74 @@ def test_given_a_loss_that_stands_when_the_run_ends_then_it_has_not_learned_at_a
     outcome = judged("NotLearning", [scale * loss for loss in FLAT])
     assert outcome.result.status is Status.FIRED
     assert outcome.steps == [19]
-    assert outcome.result.reason.startswith("Step 19: loss stands: from ")
+    assert outcome.result.reason.startswith("Step 19: loss stands: it was ")
 
 
-@pytest.mark.parametrize(("count", "status"), [(4, Status.NOT_APPLICABLE), (5, Status.FIRED)])
-def test_given_few_values_when_the_run_ends_then_five_are_needed(count: int, status: Status) -> None:
-    assert judged("NotLearning", FLAT[:count]).result.status is status
+@pytest.mark.parametrize(
+    ("count", "scores", "status"),
+    [
+        (4, [0.1] * 4, Status.NOT_APPLICABLE),
+        (5, [0.1] * 5, Status.FIRED),
+        (9, [], Status.NOT_APPLICABLE),
+        (10, [], Status.FIRED),
+    ],
+)
+def test_given_few_values_when_the_run_ends_then_a_loss_alone_needs_ten(
+    count: int, scores: list[float], status: Status
+) -> None:
+    assert judged("NotLearning", FLAT[:count], scores).result.status is status
+
+
+def with_rates(run: Run, rates: Sequence[float]) -> Run:
+    for step, rate in zip(run.steps, rates, strict=True):
+        step.tensors["lr"] = np.array([rate])
+        step.collections = {**step.collections, "learning_rate": ["lr"]}
+    return run
+
+
+@pytest.mark.parametrize(
+    ("rates", "status"),
+    [
+        ([1e-7 * (1 + step) for step in range(20)], Status.OK),
+        ([*[1e-7 * (1 + step) for step in range(19)], 1e-8], Status.FIRED),
+        ([1e-2] * 20, Status.FIRED),
+    ],
+)
+def test_given_a_recorded_warm_up_when_the_run_ends_in_it_then_it_is_not_judged(
+    rates: list[float], status: Status
+) -> None:
+    losses = [10.8 - 0.002 * (step % 3) for step in range(20)]
+    assert observed("NotLearning", with_rates(run_of(losses), rates)).result.status is status
+
+
+@pytest.mark.parametrize(
+    ("level", "rate", "scores", "status"),
+    [
+        (1.4, 2e-4, [], Status.OK),
+        (1.4, 1e-3, [], Status.FIRED),
+        (10.8, 2e-4, [], Status.FIRED),
+        (1.4, 2e-4, [0.1] * 20, Status.FIRED),
+    ],
+)
+def test_given_a_fine_tune_when_its_loss_stands_low_then_nothing_is_said(
+    level: float, rate: float, scores: list[float], status: Status
+) -> None:
+    run = with_rates(run_of([level + 0.001 * (step % 3) for step in range(20)], scores), [rate] * 20)
+    assert observed("NotLearning", run).result.status is status
+
+
+@pytest.mark.parametrize(
+    ("metric", "first", "status"),
+    [("mae", 5.0, Status.OK), ("f1", 5.0, Status.FIRED), ("f1", 500.0, Status.OK)],
+)
+def test_given_a_regression_when_its_accuracy_stands_then_it_says_nothing(
+    metric: str, first: float, status: Status
+) -> None:
+    run = run_of([first, *[0.3 * first - 0.001 * (step % 3) for step in range(19)]], [0.12] * 20)
+    for step in run.steps:
+        step.tensors[metric] = np.array([0.12])
+        step.collections = {"losses": ["loss"], "metrics": ["accuracy", metric]}
+    assert observed("NotLearning", run).result.status is status
 
 
 @pytest.mark.parametrize(("fall", "found"), [(0.0, True), (0.009, True), (0.011, False), (0.06, False)])
@@ -129,7 +191,8 @@ def test_given_a_score_that_is_a_classs_share_when_the_loss_is_that_of_the_share
 def test_given_a_score_that_never_changes_when_the_loss_falls_then_the_model_gives_one_answer(
     score: float, count: int, found: bool
 ) -> None:
-    assert fires("NotLearning", [100.0 * 0.5**step for step in range(count)], [score] * count) is found
+    assert fires("NotLearning", [100.0, 50.0, *[4.0] * (count - 2)], [score] * count) is found
+    assert not fires("NotLearning", [100.0 * 0.5**step for step in range(count)], [score] * count)
 
 
 def test_given_training_that_fits_when_validation_stays_at_chance_then_labels_may_not_belong() -> None:
@@ -139,6 +202,7 @@ def test_given_training_that_fits_when_validation_stays_at_chance_then_labels_ma
     assert result.status is Status.FIRED
     assert result.advice is not None
     assert "labels belong together" in result.advice
+    assert result.kind == "validation"
 
 
 def test_given_validation_or_scores_alone_when_judged_then_those_decide() -> None:

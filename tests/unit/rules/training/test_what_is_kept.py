@@ -116,13 +116,14 @@ def test_given_a_clock_before_the_first_step_when_it_takes_too_long_then_trainin
 def test_given_a_stall_that_is_over_when_the_clock_judges_then_it_has_ended() -> None:
     rule, values = StalledTrainingRule(), parameters("StalledTrainingRule", threshold=120)
     run = Run()
-    run.add(0, at=1_000.0)
-    run.add(1, at=1_500.0)
+    run.add(0, at=990.0)
+    run.add(1, at=1_000.0)
+    run.add(2, at=1_500.0)
     state = rule.state_type()
     for step in run.steps:
         rule.observe(state, step, values)
     assert state.fired == 1
-    assert rule.judge_at(state, RunView(2), values, now=1_510.0, progress_at=1_500.0).status is Status.OK
+    assert rule.judge_at(state, RunView(3), values, now=1_510.0, progress_at=1_500.0).status is Status.OK
 
 
 def test_given_the_registry_when_read_then_names_parameters_and_specs_are_of_the_same_rules() -> None:

@@ -89,7 +89,7 @@ def test_given_random_runs_when_rules_fire_then_sentences_have_the_steps_numbers
 OVER_TENSORS = [rule for rule in RULES if rule not in NEVER | TRUSTED and RULES[rule].spec.text is not None]
 PERCENTILES = {5.0, 95.0}
 NUMBER = re.compile(r"(?<!\w)-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-PAST = re.compile(r"\b(was|were|had|held|made|differed|changed)\b")
+PAST = re.compile(r"\b(was|were|had|held|made|differed|changed|rose|did)\b")
 
 
 @pytest.mark.parametrize("rule", OVER_TENSORS)
@@ -114,7 +114,9 @@ def test_every_number_of_a_sentence_is_a_fact(rule: str) -> None:
             told = [float(number) for number in NUMBER.findall(sentence)]
             numbers = [number for number in known if isinstance(number, int | float)]
             places = [float(NUMBER.findall(fact.device or "")[0]) for fact in result.facts if fact.device]
-            allowed = [*numbers, *places, 0.0, *(PERCENTILES if rule == "PoorWeightInitialization" else ())]
+            seconds = [each for fact in result.facts if fact.unit == "s" for each in (fact.value, fact.threshold)]
+            times = [each / unit for each in seconds if isinstance(each, int | float) for unit in (60.0, 3_600.0)]
+            allowed = [*numbers, *places, *times, 0.0, *(PERCENTILES if rule == "PoorWeightInitialization" else ())]
             for number in told:
                 assert any(number == pytest.approx(fact, rel=1e-3) for fact in allowed), (number, result.reason)
             assert PAST.search(result.past_reason or "")

@@ -127,7 +127,7 @@ OTHERS = (
         "hollow GPUs",
         "Tiny kernels: GPUs look 98 % busy at 5 % SM activity.",
         pieces=ordinary(60, HOLLOW),
-        faults=(Fault(kind="hollow GPUs", onset_min=2, end_min=59, wasted_min=(30, 56)),),
+        faults=(Fault(kind="hollow GPUs", onset_min=2, end_min=59, wasted_min=(0, 57)),),
     ),
     job(
         "leak-22-gb-in-170-min",
@@ -164,7 +164,7 @@ PARTITIONED = (
         machine=P3_2XLARGE,
         pieces=ordinary(60, replace(HOLLOW, activity=3.0)),
         collected=Collected(mig=True),
-        faults=(Fault(kind="hollow GPUs", onset_min=2, end_min=59, wasted_min=(30, 60)),),
+        faults=(Fault(kind="hollow GPUs", onset_min=2, end_min=59, wasted_min=(0, 57)),),
     ),
     job(
         "mig-leak",

@@ -7,6 +7,7 @@ from tests.verdicts.labelled.catalogue import (
     batch,
     causes,
     collector,
+    deceptive,
     flawed,
     idle,
     intervals,
@@ -35,6 +36,7 @@ JOBS: tuple[Job, ...] = (
     *unseen.JOBS,
     *collector.JOBS,
     *causes.JOBS,
+    *deceptive.JOBS,
 )
 
 

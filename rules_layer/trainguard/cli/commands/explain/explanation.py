@@ -7,14 +7,23 @@ import msgspec
 
 from trainguard.cli.commands.explain.next_steps import Patience, next_steps, patience_of
 from trainguard.cli.output.result import SCHEMA_VERSION
-from trainguard.cli.output.rows import StopEntry, by_node, has_fired, iso, number_text, row_fields, stop_entry
+from trainguard.cli.output.rows import (
+    StopEntry,
+    by_node,
+    has_fired,
+    iso,
+    measured_as,
+    row_fields,
+    stop_entry,
+    with_unit,
+)
 from trainguard.cli.services.effective_parameters import EffectiveParameter, Value, effective_parameters, value_text
 from trainguard.cli.services.names import similar
 from trainguard.engine.jobs.replay_names import replayed_job
 from trainguard.engine.plan import RulePlan
 from trainguard.errors import UnknownNameError
 from trainguard.families.installed import FAMILIES
-from trainguard.finding import EpisodeEntry, Finding, Severity
+from trainguard.finding import EpisodeEntry, Fact, Finding, Severity
 from trainguard.records import FIRST_FAMILY, JobRecord, RuleRow, Status
 from trainguard.rules.registry import spec_of
 from trainguard.stores import StoredRow
@@ -33,7 +42,6 @@ _OVER = "It has fired, and its condition no longer holds."
 _NOTHING_READ = "No profile object of the job was read yet."
 _NOTHING_TO_JUDGE = "Nothing that it looks at was read yet: {}."
 _NOT_CHOSEN = "It does not run on the job: the job's owner did not choose it."
-_FIXED_UNITS = {"%": " %", "": ""}
 _OF_ROW = (
     "evaluated_through",
     "fired_at",
@@ -52,6 +60,8 @@ _OF_ROW = (
     "wasted_percent",
     "cost_lost",
     "advice",
+    "finding_kind",
+    "facts",
 )
 """What an explanation has as the row has it."""
 
@@ -63,6 +73,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     measured: float | None
     threshold: float | None
+    unit: str
     worst: str | None
     data_points: int
     patience: str | None
@@ -94,11 +105,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     fires_when : str
         The condition with the parameters in force.
     comparison : str or None
-        What was measured, against what threshold.
+        What was measured, and its threshold, with their unit.
     times_fired, episodes_ended, violations : int
         How often it fired on the job, how many of these episodes are over, and at how many evaluations it was seen.
     outlook : list of str
         What would make it judge, fire or clear.
+    finding_kind, facts : str, list of Fact
+        Which of the rule's judgements it is, and the numbers that its words are made of.
     nodes : list of NodeState
         The worst first.
     """
@@ -139,6 +152,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     rules_elsewhere: dict[str, str]
     outlook: list[str]
     advice: str | None
+    finding_kind: str
+    facts: list[Fact]
     nodes: list[NodeState]
     parameters: list[EffectiveParameter]
 
@@ -253,25 +268,13 @@ def condition(rule: str, values: Mapping[str, Value]) -> str:
 
 
 def comparison(row: RuleRow) -> str | None:
-    """Say what was measured, against what; None where nothing was."""
+    """Say what was measured, and the threshold; None where nothing was. Which side fires is the condition's to say."""
     measured, threshold = row.finding.measured, row.finding.threshold
     if measured is None:
         return None
-    what, unit = _measured_as(row)
-    written = _FIXED_UNITS.get(unit, f" {unit}")
-    said = f"{number_text(measured)}{written}" + (f" ({what})" if what else "")
-    if threshold is None:
-        return said
-    side = "at" if measured == threshold else "below" if measured < threshold else "above"
-    return f"{said}, {side} the threshold of {number_text(threshold)}{written}"
-
-
-def _measured_as(row: RuleRow) -> tuple[str | None, str]:
-    """Return what a row's measure is, and its unit; a row of an earlier version says it if its rule has but one."""
-    measures = spec_of(row.rule).measures
-    if row.quantity is None and row.unit is None and len(measures) == 1:
-        return measures[0].what, measures[0].unit
-    return row.quantity, row.unit or ""
+    what, unit = measured_as(row)
+    said = with_unit(measured, unit) + (f" ({what})" if what else "")
+    return said if threshold is None else f"{said}, threshold {with_unit(threshold, unit)}"
 
 
 def _done(of_job: StoredRow | None) -> Done | None:
@@ -287,4 +290,5 @@ def _done(of_job: StoredRow | None) -> Done | None:
 
 
 def _node_state(row: RuleRow) -> NodeState:
-    return NodeState(**row_fields(row, NodeState.__struct_fields__))
+    _, unit = measured_as(row)
+    return NodeState(**row_fields(row, NodeState.__struct_fields__) | {"unit": unit})

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from trainguard.cli.output.rows import iso
 from trainguard.cli.services.effective_parameters import setting_of
 from trainguard.engine.jobs.job_description import FRAMEWORK_EXPECTED, FRAMEWORK_TAG, NAMESPACE
 from trainguard.engine.plan import RulePlan
@@ -16,15 +17,16 @@ from trainguard.rules.registry import spec_of
 from trainguard.rules.units import show_duration
 from trainguard.settings.job_settings import TRAINING_RULES
 
-_ENDED = "The job has ended, so this is its last word."
+_ENDED = "The job has ended: this verdict is final."
 _SETTINGS_ARE_READ_ONCE = "Settings are read once, when a job becomes known: a change holds for the next job."
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How far a rule's patience is.
 
-    ``counts`` says what is counted. ``left`` is how much more a verdict takes, ``left_s`` how long that is at the
-    sampling interval; None where that is not known or the job has ended.
+    ``counts`` says what is counted. ``left`` is how much more a verdict takes, 0 where there is one; ``left_s`` is how
+    long that is at the sampling interval; None where that is not known or the job has ended. ``streak`` is for how many
+    in a row the condition has held. The window that is looked back on has ``window_points`` points.
     """
 
     seen: int
@@ -32,15 +34,20 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     counts: str
     left: int
     left_s: float | None
+    streak: int | None
+    window_points: int | None
+    window_from: str | None
+    window_to: str | None
 
 
 def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
-    """Read how far patience is; None of a row that has none, which is one that was judged."""
+    """Read how far patience is, in every status; None of a rule without patience or window."""
     progress = row.progress
-    if progress is None or row.status is not Status.WARMING_UP:
+    if progress is None:
         return None
     spec = spec_of(row.rule)
-    left = max(progress.needed - progress.seen + (not spec.at_patience), 0)
+    waits = row.status is Status.WARMING_UP
+    left = max(progress.needed - progress.seen + (not spec.at_patience), 0) if waits else 0
     spacing = {POINTS: interval_s, LOADER_SECONDS: 1.0}.get(spec.counts)
     return Patience(
         seen=min(progress.seen, progress.needed),
@@ -48,6 +55,10 @@ def patience_of(row: RuleRow, interval_s: float | None) -> Patience | None:
         counts=spec.counts,
         left=left,
         left_s=None if spacing is None or interval_s is None else left * spacing,
+        streak=progress.streak,
+        window_points=progress.window_points,
+        window_from=iso(progress.window_start),
+        window_to=iso(progress.window_end),
     )
 
 

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from trainguard.adapters.facts import shown_times, shown_value
 from trainguard.adapters.timestamps import epoch_from_iso
 from trainguard.cli.commands.explain.explanation import Explanation, NodeState, explain
 from trainguard.cli.commands.explain.next_steps import Patience
@@ -20,11 +21,12 @@ from trainguard.cli.output.blocks import (
     status_cell,
 )
 from trainguard.cli.output.result import CommandResult, print_result
-from trainguard.cli.output.rows import number_text, time_text
+from trainguard.cli.output.rows import time_text, with_unit
 from trainguard.cli.services.deployment import Where, connect
 from trainguard.cli.services.effective_parameters import EffectiveParameter, value_text
 from trainguard.cli.services.job_rows import NODES_SHOWN, Configuration, configuration_blocks, read_job, stop_text
 from trainguard.cli.services.names import EVERY_RULE, rule_named
+from trainguard.finding import Fact, clock_times
 from trainguard.records import unit_title
 from trainguard.rules.units import counted, show_duration, show_percent
 
@@ -60,6 +62,8 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
         Line(_held_back(told), indent=2),
     ]
     blocks = [block for block in blocks if not (isinstance(block, Line) and not block.text)]
+    if told.facts:
+        blocks += [Heading("Facts"), Grid(_FACTS, [_fact(each) for each in told.facts])]
     if told.nodes:
         blocks += _nodes(told.nodes, now)
     blocks += _section("When it held", _episodes(told))
@@ -71,6 +75,27 @@ def explanation_blocks(told: Explanation, *, now: float) -> list[Block]:
     blocks += _section("What to do", [told.advice] if told.advice else [])
     blocks += _section("What comes", told.outlook)
     return [*blocks, Heading("Parameters"), Grid(_PARAMETERS, [_parameter(each) for each in told.parameters])]
+
+
+_FACTS = (
+    Column("fact"),
+    Column("value", right=True),
+    Column("threshold", right=True, drops=3),
+    Column("series", drops=1),
+    Column("where", folds=True, drops=4),
+    Column("when", folds=True, drops=2),
+)
+
+
+def _fact(fact: Fact) -> list[Shown]:
+    return [
+        fact.name,
+        shown_value(fact.value, fact.unit),
+        "" if fact.threshold is None else shown_value(fact.threshold, fact.unit),
+        fact.series or "",
+        "/".join(each for each in (fact.node, fact.device) if each),
+        shown_times(fact),
+    ]
 
 
 _PARAMETERS = (
@@ -104,10 +129,15 @@ def _facts(told: Explanation, now: float) -> list[tuple[str, Shown]]:
 
 
 def _patience(patience: Patience) -> str:
-    said = f"{patience.seen:,} of {patience.needed:,} {patience.counts}"
-    if patience.left_s is None:
-        return said
-    return f"{said}; {patience.left:,} more are needed, about {show_duration(patience.left_s)}"
+    parts = [f"{patience.seen:,} of {patience.needed:,} {patience.counts}"]
+    if patience.left and patience.left_s is not None:
+        parts.append(f"{patience.left:,} more are needed, about {show_duration(patience.left_s)}")
+    if patience.streak is not None:
+        parts.append(f"the condition held for {patience.streak:,} in a row")
+    if patience.window_points is not None:
+        when = "" if patience.window_from is None else f", {clock_times(patience.window_from, patience.window_to)}"
+        parts.append(f"the window has {counted(patience.window_points, 'point')}{when}")
+    return "; ".join(parts)
 
 
 def _history(told: Explanation, now: float) -> str:
@@ -129,7 +159,7 @@ def _shares(told: Explanation) -> str:
     if told.affected_percent is not None:
         parts.append(f"seen in {show_percent(told.affected_percent)} of the evaluated time")
     if told.wasted_percent is not None:
-        parts.append(f"{show_percent(told.wasted_percent)} of the paid time wasted")
+        parts.append(f"{show_percent(told.wasted_percent)} of the paid time lost")
     return ", ".join(parts)
 
 
@@ -182,8 +212,8 @@ def _node(node: NodeState, now: float) -> list[Shown]:
     return [
         unit_title(node.node),
         status_cell(node.status),
-        number_text(node.measured),
-        number_text(node.threshold),
+        with_unit(node.measured, node.unit),
+        with_unit(node.threshold, node.unit),
         node.patience or "",
         node.worst or "",
         f"{node.times_fired} x, last {_when(node.fired_at, now)}" if node.times_fired else "",

@@ -12,12 +12,13 @@ from trainguard.cli.output.rows import (
     by_node,
     has_fired,
     iso,
-    number_text,
+    measured_as,
     of_whole_job,
     report_row,
     rule_row_entry,
     stop_entry,
     time_text,
+    with_unit,
 )
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.job_list import instances, status_of_job
@@ -145,10 +146,11 @@ def _rule_row(stored: StoredRow, of_nodes: Mapping[str, Sequence[StoredRow]], no
 
 
 def _state_cells(row: RuleRow, now: float) -> list[Shown]:
+    _, unit = measured_as(row)
     return [
         status_cell(row.status),
-        number_text(row.finding.measured),
-        number_text(row.finding.threshold),
+        with_unit(row.finding.measured, unit),
+        with_unit(row.finding.threshold, unit),
         row.patience or "",
         f"{row.data_points:,}",
         row.worst or "",
@@ -174,8 +176,8 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
             continue
         severity = f" ({row.finding.severity.value})" if row.finding.severity is not None else ""
         blocks += [Heading(f"{row.rule}{severity}"), Line(row.finding.reason, indent=2)]
-        if row.finding.episodes:
-            blocks.append(Line(f"It held {row.finding.episodes[-1].sentence}.", indent=2))
+        if row.finding.held:
+            blocks.append(Line(f"It held {row.finding.held[-1].sentence}.", indent=2))
         if row.finding.advice:
             blocks.append(Line(f"To do: {row.finding.advice}", indent=2))
         if row.finding.cost:

@@ -1,0 +1,26 @@
+"""What does not hold of what the product says."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Untrue:
+    """A claim that does not hold: where it was made, what it is, and why it is not so."""
+
+    where: str
+    claim: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.claim}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A fact, or a claim, that nothing here can check."""
+
+    where: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: nothing checks {self.name}"

@@ -1,0 +1,96 @@
+"""The jobs that the product's claims are checked on, and the product as a user runs it."""
+
+import json
+import multiprocessing
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import trainguard
+from tests.claims.check import Checked, checked
+from tests.claims.random_jobs import drawn, write_random_job
+from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.machines import price_table
+from tests.verdicts.labelled.profile_files import write_job
+from tests.verdicts.real_runs.profile_writer import write_profile
+from tests.verdicts.real_runs.recording import origins, read_recording
+
+GPU_RECORDINGS = Path(__file__).parent / "data" / "gpu_recordings.tar.xz"
+RANDOM_JOBS = 500
+
+
+def report_of(folder: Path, **how: Any) -> dict[str, Any]:
+    """Return the ``report.json`` of a job's folder."""
+    return trainguard.analyze(folder, time_lines=False, **how).to_dict()
+
+
+def check_labelled(job: Job) -> Checked:
+    """Check what is said of a labelled job."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        folder = write_job(job, Path(place))
+        prices = Path(place, "prices.json")
+        prices.write_text(json.dumps(price_table()))
+        report = report_of(folder, prices=prices, instance_type=job.machine.instance_type)
+        return checked(job.name, folder, report)
+
+
+def check_real(run: str) -> Checked:
+    """Check what is said of a real run."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        folder = write_profile(read_recording(run), Path(place))
+        return checked(run, folder, report_of(folder))
+
+
+def check_recording(name: str) -> Checked:
+    """Check what is said of a job that was recorded with a GPU."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        with tarfile.open(GPU_RECORDINGS) as archive:
+            archive.extractall(place, [each for each in archive if each.name.split("/")[0] == name], filter="data")
+        return checked(name, Path(place, name), report_of(Path(place, name)))
+
+
+def recordings() -> list[str]:
+    """Return the names of the jobs that were recorded with a GPU."""
+    with tarfile.open(GPU_RECORDINGS) as archive:
+        return sorted({each.name.split("/")[0] for each in archive})
+
+
+def check_random(seed: int) -> Checked:
+    """Check what is said of the job of a seed."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        folder = write_random_job(drawn(seed), Path(place))
+        return checked(f"random-{seed}", folder, report_of(folder))
+
+
+def labelled_jobs() -> list[Job]:
+    """Return all labelled jobs, those of every interval at each of them."""
+    return [*JOBS, *(again for job in JOBS for _, again in resampled(job))]
+
+
+def sources(count: int = RANDOM_JOBS) -> dict[str, tuple[Callable[[Any], Checked], list[Any]]]:
+    """Return all sources by name: what checks a job of it, and its jobs, the largest first."""
+    labelled = sorted(labelled_jobs(), key=lambda job: -job.minutes / job.interval_s * job.nodes)
+    return {
+        "labelled": (check_labelled, labelled),
+        "real": (check_real, list(origins())),
+        "recordings": (check_recording, recordings()),
+        "random": (check_random, list(range(count))),
+    }
+
+
+def over_all_cores(check: Callable[[Any], Checked], jobs: Iterable[Any]) -> Iterator[Checked]:
+    """Yield what came of each job, each in one of as many processes as there are cores."""
+    cores = sorted(os.sched_getaffinity(0))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(cores), mp_context=context, initializer=_take_one_core, initargs=(cores,)) as pool:
+        yield from pool.map(check, jobs)
+
+
+def _take_one_core(cores: list[int]) -> None:
+    """Keep this process to one core: the analysis then starts no processes of its own."""
+    os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})

@@ -1,0 +1,79 @@
+"""A report's ledger held against what was sampled: where the paid time of the described job went."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.verdicts.labelled import goals
+from tests.verdicts.labelled.activity import node_counters, pieces_of, within
+from tests.verdicts.labelled.checks import Check
+from tests.verdicts.labelled.description import Job
+from tests.verdicts.labelled.noise import Floats
+from tests.verdicts.labelled.reported import Reported
+
+WORKS_PERCENT = 10.0
+OUTSIDE = ("compute", "start_up", "tail", "hang", "no_samples")
+"""Buckets that utilization and the label tell exactly. All others are lost while the job works."""
+
+UNDECIDED = frozenset({"memory held after training", "under-used GPUs"})
+"""Faults of which nobody can tell whether the job hangs or only does not exit, and GPUs about the line of work."""
+
+ENDLESS = frozenset({"hung collective", "lost GPU"})
+"""Faults from whose onset on the job hangs, whatever its GPUs show."""
+
+
+def ledger_checks(job: Job, report: Reported) -> Iterator[Check]:
+    """Check each bucket to within one point of the paid time.
+
+    Nothing is checked of a job whose utilization is not sampled, or of which nobody knows when it was paid for.
+    """
+    if not job.machine.gpus or (job.collected is not None and job.collected.mig) or job.flaws.clock_jump is not None:
+        return
+    if job.group == "restarts" or not UNDECIDED.isdisjoint(fault.kind for fault in job.faults):
+        return
+    known = true_shares(job)
+    said = {bucket: report.ledger.get(bucket, 0.0) for bucket in OUTSIDE}
+    said["at work"] = sum(share for bucket, share in report.ledger.items() if bucket not in OUTSIDE)
+    least = goals.LEDGER_WITHIN + goals.LEDGER_SAMPLES * job.interval_s / (60.0 * job.minutes)
+    for bucket, share in known.items():
+        holds = abs(said[bucket] - share) <= least
+        yield Check(f"ledger: {bucket}", f"{100.0 * share:.1f} %", f"{100.0 * said[bucket]:.1f} %", holds)
+
+
+def _works(job: Job, node: int, at_s: Floats) -> npt.NDArray[np.bool_]:
+    """Return whether some GPU of a node is described as working at each of the times."""
+    works = np.zeros((at_s.size, job.machine.gpus), dtype=np.bool_)
+    for _, piece in pieces_of(job, node):
+        for begin, end in piece.spans(job.minutes):
+            works[within(at_s, begin, end), list(piece.gpus) or slice(None)] = piece.load.busy >= WORKS_PERCENT
+    return works.any(axis=1)
+
+
+def true_shares(job: Job) -> dict[str, float]:
+    """Return the share, 0 to 1, of the paid time of each bucket in OUTSIDE, and of all that is lost at work."""
+    nodes = [_of_node(job, node) for node in range(1, job.nodes + 1)]
+    return {bucket: sum(each[bucket] for each in nodes) / job.nodes for bucket in nodes[0]}
+
+
+def _of_node(job: Job, node: int) -> dict[str, float]:
+    counters, total_s = node_counters(job, node), 60.0 * job.minutes
+    at_s, busy = counters.at_s, counters.gpus.mean(axis=1) / 100.0
+    usual = job.interval_s / (1.0 - job.flaws.missing)
+    lengths = np.diff(at_s, append=total_s)
+    lengths = np.where(lengths > max(2.1 * usual, 5.0), usual, lengths)
+    hang_s = min((60.0 * fault.onset_min for fault in job.faults if fault.kind in ENDLESS), default=total_s)
+    works = np.flatnonzero(_works(job, node, at_s) & (at_s < hang_s))
+    begin_s, end_s = (at_s[works[0]], at_s[works[-1]] + lengths[works[-1]]) if works.size else (0.0, total_s)
+    lost = lengths * (1.0 - busy)
+    counted = at_s < hang_s
+    found = {
+        "compute": float((lengths * busy)[counted].sum()),
+        "start_up": float(lost[counted & (at_s < begin_s)].sum()) + (at_s[0] if begin_s > at_s[0] else 0.0),
+        "tail": float(lost[counted & (at_s >= end_s)].sum()),
+        "hang": total_s - hang_s,
+        "at work": float(lost[counted & (at_s >= begin_s) & (at_s < end_s)].sum()),
+    }
+    return {bucket: seconds / total_s for bucket, seconds in found.items()} | {
+        "no_samples": 1.0 - sum(found.values()) / total_s
+    }
