@@ -86,57 +86,6 @@ class Figures:
         return [(one, other) for one, other in self.pairs if _score(one) + goals.SCORE_WITHIN < _score(other)]
 
     @property
-    def lost(self) -> bool:
-        """Whether the main finding is another: none, one that may not stand first, or not the described job's."""
-        if not self.score.job.faults:
-            return bool(self.score.fired)
-        right = self.score.first in self.score.job.faults[0].may_stand_first
-        changed = bool(self.described.first_is_right) and self.score.first != self.described.first
-        return not right or changed
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """The verdicts of a set of labelled jobs."""
-
-    jobs: Sequence[JobScore]
-    samplings: Sequence[Sampling]
-
-    def found(self, strength: Strength) -> Share:
-        """Return how many faults of a strength some finding shows."""
-        faults = [fault for job in self.jobs for fault in job.faults if fault.strength == strength]
-        return Share(sum(fault.found for fault in faults), len(faults))
-
-    @property
-    def healthy_fires(self) -> Share:
-        """How many healthy jobs have a fire."""
-        healthy = [job for job in self.jobs if not job.faults]
-        return Share(sum(bool(job.fired) for job in healthy), len(healthy))
-
-    @property
-    def called_healthy(self) -> Share:
-        """How many healthy jobs with GPUs the report calls healthy."""
-        healthy = [job for job in self.jobs if not job.faults and job.job.machine.gpus]
-        return Share(sum(job.level == HEALTHY for job in healthy), len(healthy))
-
-    @property
-    def planted_first(self) -> Share:
-        """In how many jobs whose gravest fault was found it stands first."""
-        judged = [job.first_is_right for job in self.jobs if job.first_is_right is not None]
-        return Share(sum(judged), len(judged))
-
-    @property
-    def pairs(self) -> list[tuple[JobScore, JobScore]]:
-        """The pairs of jobs, the graver first, whose order everyone agrees on."""
-        single = [job for job in self.jobs if len(job.faults) == 1 and job.faults[0].found]
-        return [(one, other) for one, other in permutations(single, 2) if _graver(one, other)]
-
-    @property
-    def out_of_order(self) -> list[tuple[JobScore, JobScore]]:
-        """The pairs in which the graver job has the lower score."""
-        return [(one, other) for one, other in self.pairs if (one.faults[0].score or 0) < (other.faults[0].score or 0)]
-
-    @property
     def lost(self) -> Share:
         """How many samplings give another main finding."""
         return Share(sum(sampling.lost for sampling in self.samplings), len(self.samplings))
