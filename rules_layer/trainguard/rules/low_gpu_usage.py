@@ -142,7 +142,7 @@ class MeanUse:
 
 
 def fold_use(parts: list[Part], minute: NodeMinute) -> list[Part]:
-    """Return ``parts`` with all samples of a minute; once the first work is known, those since then, with pauses."""
+    """Return ``parts`` with all samples of a minute, pauses included; once the first work is known, since then."""
     sampled = ~np.isnan(minute.snapshots.gpu_utilization)
     seen = np.flatnonzero(np.logical_or.reduce(sampled, axis=1))
     worked = minute.view.first_active_at

@@ -165,8 +165,8 @@ class GpuTime(msgspec.Struct, array_like=True):
     def sums(self) -> FloatArray:
         """Return GPU-seconds sampled, busy and idle in each step of the grid, float64[3, S].
 
-        Busy time is known to half a percent of each closed step. What that adds to the whole job, or leaves out, is
-        made up for in all of them alike, so that the total is true to half a percent of one step.
+        Busy time is known to half a percent of each closed step; what that adds or leaves out of the job is made up
+        for in all of them alike, so that its total is true to half a percent of one step.
         """
         sampled, idle = self.grid.column(_GRID_SAMPLED), self.grid.column(_GRID_IDLE)
         busy = np.zeros(sampled.size)

@@ -117,6 +117,6 @@ def test_given_long_sentences_when_kept_then_what_is_stored_is_bounded() -> None
 def test_a_node_that_works_again_tells_what_was_found_and_measures_now() -> None:
     result = after([95.0] * 60 + [0.0] * 30 + [95.0] * 3).result
 
-    assert result.kind == Kind.STOPPED
+    assert result.kind == Kind.NEARLY_IDLE
     assert result.status is Status.OK
     assert result.measure not in {IDLE_TIME, QUIET_MEAN, HELD_TIME}

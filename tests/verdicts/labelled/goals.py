@@ -47,6 +47,9 @@ GRAVER_BY = 2.0
 GRAVER_BY_SHARE = 0.08
 """How much more of the paid time one job must lose than another that everyone agrees which is graver."""
 
+SCORE_WITHIN = 1.0
+"""Scores that differ by less are equal."""
+
 FAILS_SOON_H = 1.0
 SMALL_LOSS = 0.10
 """A fault that ends the job within so many hours is graver than one that costs at most this share of the paid time."""
