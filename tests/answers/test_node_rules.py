@@ -17,7 +17,7 @@ from trainguard.rules.registry import SYSTEM_RULES
 from trainguard.telemetry import devices as names
 
 FOLDER = Path(__file__).with_name("nodes")
-NODES = 24
+NODES = 14
 INTERVALS_S = (1.0, 5.0, 10.0, 30.0, 60.0)
 FAULTS: Sequence[Mapping[str, float]] = (
     {},

@@ -15,7 +15,7 @@ from tests.support.small_job import BUCKET, INTERVAL_S, JOB, SETTINGS, START, Sh
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.memory.profile_objects import MemoryProfileObjects
 from trainguard.engine.family import ObjectSource
-from trainguard.engine.streams.family_streams import JobRules
+from trainguard.engine.streams.family_streams import JobRules, Look
 from trainguard.engine.streams.session import Announced, Session
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.family import PROFILER
@@ -148,7 +148,7 @@ class Job:
         own = JobRules({}, {"LoadBalancing": float(START) + 1_700.0})
         for closed in (False, True):
             streams = self._opened()
-            found = streams.judge(self.job, self.plan, own, closed=closed, now=None)
+            found = streams.judge(self.job, self.plan, own, Look(closed=closed))
             view, failed = streams.job_view(self.job, self.plan, closed=closed)
             nodes = [[name, each.cores, each.waiting, sorted(each.watched)] for name, each in view.nodes.items()]
             facts: list[Any] = [

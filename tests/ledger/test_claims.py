@@ -15,12 +15,12 @@ from trainguard.state.gpu_time import GpuTime
 from trainguard.state.step_time import ProcessTime, StepTime
 
 START = 1_700_000_000.0
-LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
 LENGTH_S = 3_600.0
 
 spans = st.tuples(st.floats(-600.0, 4_000.0), st.floats(0.0, 3_000.0)).map(
     lambda s: (START + s[0], START + s[0] + s[1])
 )
+LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
 claims = st.builds(
     Claim,
     rule=st.just("Rule"),

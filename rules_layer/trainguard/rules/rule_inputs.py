@@ -193,7 +193,7 @@ class NodeFacts:
         """Return how busy each GPU was from ``begin`` to ``end``, epoch seconds; None where no sample tells."""
         if self.system is None or self.system.watermark_s is None:
             return None
-        return self.use.between(begin, end)
+        return self.use.between(begin, end, self.system.watermark_s)
 
 
 @dataclass(frozen=True, slots=True)

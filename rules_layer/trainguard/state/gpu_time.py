@@ -165,7 +165,8 @@ class GpuTime(msgspec.Struct, array_like=True):
     def sums(self) -> FloatArray:
         """Return GPU-seconds sampled, busy and idle in each step of the grid, float64[3, S].
 
-        Their totals are exact, and busy time lies in a step to half a percent of it.
+        Busy time is known to half a percent of each closed step; what that adds or leaves out of the job is made up
+        for in all of them alike, so that its total is true to half a percent of one step.
         """
         sampled, idle = self.grid.column(_GRID_SAMPLED), self.grid.column(_GRID_IDLE)
         busy = np.zeros(sampled.size)
@@ -179,17 +180,17 @@ class GpuTime(msgspec.Struct, array_like=True):
             busy[:-1] = spread * closed / max(float(spread.sum()), 1.0)
         return np.stack([sampled, np.minimum(busy, sampled - idle), idle]) / 1_000
 
-    def between(self, begin: float, end: float) -> GpuUse | None:
+    def between(self, begin: float, end: float, until: float) -> GpuUse | None:
         """Return how busy each GPU was from ``begin`` to ``end``, as far as whole steps tell; None without a sample.
 
-        It is over the steps whose middle lies there, or else over the one step in which that time lies. All times are
-        epoch seconds.
+        It is over the steps whose middle lies there, or else over the one step in which that time lies. Samples reach
+        up to ``until``; all times are epoch seconds.
         """
         sampled, edges = self.grid.column(_GRID_SAMPLED), self.grid.edges
         if not sampled.size:
             return None
         starts = np.maximum(edges[:-1], self.first_ms / 1_000)
-        ends = np.minimum(edges[1:], self.last_ms / 1_000)
+        ends = np.minimum(edges[1:], min(self.last_ms / 1_000, until))
         middles = (starts + ends) / 2.0
         chosen = np.flatnonzero((begin <= middles) & (middles <= end) & (sampled > 0.0))
         if not chosen.size:
@@ -236,8 +237,7 @@ class GpuTime(msgspec.Struct, array_like=True):
         index, units, begins, lengths = by_unit(times_ms, times_ms + covered_ms)
         parts = _parts(values[index], lengths)
         sums = parts.sum(axis=2)
-        for unit in np.unique(units).tolist():
-            self._note(unit, parts[:, units == unit].sum(axis=1))
+        self._note(units, parts)
         for gpu, row in enumerate(parts.sum(axis=1).T.tolist()):
             self.gpus[gpu] = _added(self.gpus[gpu], row)
         if self.start is not None:
@@ -251,17 +251,23 @@ class GpuTime(msgspec.Struct, array_like=True):
             end_ms = int(times_ms[last] + covered_ms[last])
             self.end = Mark(end_ms, _added(before, so_far))
 
-    def _note(self, unit: int, sums: IntArray) -> None:
-        """Add the sums of each GPU, int64[3, G], in a unit of 15 s, which is no earlier than those before.
+    def _note(self, units: IntArray, parts: IntArray) -> None:
+        """Add what each GPU did, int64[3, N, G], in units of 15 s, int64[N], which are in order.
 
-        One after the other, so that steps are rounded and widened at the same units in whatever portions these come.
+        Step by step, so that steps are rounded and widened at the same units in whatever portions these come.
         """
-        at = np.array([unit], dtype=np.int64)
-        while self.grid.reach(at) > MOST_STEPS:
-            self.levels.widen(self.grid.column(_GRID_SAMPLED).astype(np.int64), odd=bool(self.grid.first % 2))
-            self.grid.widen()
-        self.grid.add(at, [sums[SAMPLED].sum(keepdims=True), sums[IDLE].sum(keepdims=True)])
-        self.levels.add(unit // self.grid.width - self.grid.first, sums[SAMPLED], sums[BUSY])
+        begin, grid = 0, self.grid
+        while begin < units.size:
+            first = units[begin : begin + 1]
+            while grid.reach(first) > MOST_STEPS:
+                self.levels.widen(grid.column(_GRID_SAMPLED).astype(np.int64), odd=bool(grid.first % 2))
+                grid.widen()
+            step = int(first[0]) // grid.width
+            end = int(np.searchsorted(units, (step + 1) * grid.width))
+            sums = parts[:, begin:end].sum(axis=1)
+            grid.add(first, [sums[SAMPLED].sum(keepdims=True), sums[IDLE].sum(keepdims=True)])
+            self.levels.add(step - grid.first, sums[SAMPLED], sums[BUSY])
+            begin = end
 
 
 def _without_holes(values: IntArray) -> IntArray:

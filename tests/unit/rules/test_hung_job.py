@@ -355,12 +355,12 @@ def test_given_a_standstill_when_it_is_said_then_its_facts_hold_its_numbers() ->
 
 
 @pytest.mark.parametrize(("strays", "status"), [(1, Status.FIRED), (3, Status.OK)])
-def test_given_a_gpu_that_spins_when_few_readings_stray_then_it_goes_on_spinning(strays: int, status: Status) -> None:
+def test_a_gpu_goes_on_spinning_where_few_readings_stray(strays: int, status: Status) -> None:
     look, rows = (HUNG_W, HUNG_W), 12 * 18
     node = Rows([(100.0, 100.0)] * 18).series()
     node.gpu[12 * 9 : 12 * 9 + strays, 0] = 92.0
     node = NodeSeries(node.gpu, np.full(rows, 10.0), np.zeros((rows, 2)), node.io_wait_max, node.interval_s)
-    readings = {
+    readings: Readings = {
         "PowerWatts": {f"gpu{gpu}": [watts] * 12 for gpu, watts in enumerate(look)},
         "PowerLimitWatts": {"gpu0": 700.0, "gpu1": 700.0},
     }
@@ -369,7 +369,7 @@ def test_given_a_gpu_that_spins_when_few_readings_stray_then_it_goes_on_spinning
     assert over(state).status is status
 
 
-def test_given_steps_that_come_late_when_the_last_one_was_cut_then_they_are_before_it() -> None:
+def test_steps_that_come_late_are_before_the_one_that_was_cut() -> None:
     state = ProgressState()
     for begun_s, lasted_s, number in [(0, 1, "1"), (600, 900, "601"), (598, 1, "600")]:
         times = np.array([begun_s * 1_000_000], dtype=np.int64), np.array([lasted_s * 1_000_000], dtype=np.int64)
@@ -377,24 +377,7 @@ def test_given_steps_that_come_late_when_the_last_one_was_cut_then_they_are_befo
     assert state.processes["n-rank0"].ended_by(601.0, 1_499.0) == 599.0
 
 
-@pytest.mark.parametrize(("strays", "status"), [(1, Status.FIRED), (3, Status.OK)])
-def test_given_a_gpu_that_spins_when_few_readings_stray_then_it_goes_on_spinning(strays: int, status: Status) -> None:
-    look, rows = (HUNG_W, HUNG_W), 12 * 18
-    node = Rows([(100.0, 100.0)] * 18).series()
-    node.gpu[12 * 9 : 12 * 9 + strays, 0] = 92.0
-    node = NodeSeries(node.gpu, np.full(rows, 10.0), np.zeros((rows, 2)), node.io_wait_max, node.interval_s)
-    readings = {
-        "PowerWatts": {f"gpu{gpu}": [watts] * 12 for gpu, watts in enumerate(look)},
-        "PowerLimitWatts": {"gpu0": 700.0, "gpu1": 700.0},
-    }
-    state = replay_devices(HungJob(), HungJobParameters(), node, lambda _: readings).state
-    assert isinstance(state, WatchState)
-    assert over(state).status is status
-
-
-def test_given_steps_that_come_late_when_the_last_one_was_cut_then_they_are_before_it() -> None:
-    state = ProgressState()
-    for begun_s, lasted_s, number in [(0, 1, "1"), (600, 900, "601"), (598, 1, "600")]:
-        times = np.array([begun_s * 1_000_000], dtype=np.int64), np.array([lasted_s * 1_000_000], dtype=np.int64)
-        state.fold(FrameworkEvents((StepBatch("n-rank0", "TRAIN", *times, (number,)),)))
-    assert state.processes["n-rank0"].ended_by(601.0, 1_499.0) == 599.0
+@pytest.mark.parametrize(("known_min", "onset_min"), [(HANG - 0.1, HANG - 0.1), (HANG - 3, HANG)])
+def test_a_hang_begins_after_the_last_work(known_min: float, onset_min: float) -> None:
+    said = over(standing(4), steps={"algo-1-rank0": (known_min, 500)})
+    assert said.onset == pytest.approx(JOB_START + 60.0 * onset_min, abs=6.0)

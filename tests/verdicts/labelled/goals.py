@@ -35,7 +35,7 @@ START_WITHIN_S = 300.0
 START_WITHIN_INTERVALS = 5.0
 
 LOSS_WITHIN = 0.25
-"""How far what a finding claims may be from the planted loss, as a share of it."""
+"""How far what a finding claims may be from the planted loss, as a share of it, and by a point of the paid time."""
 
 LEDGER_WITHIN = 0.01
 LEDGER_SAMPLES = 10
@@ -46,6 +46,9 @@ GRAVER_BY = 2.0
 
 GRAVER_BY_SHARE = 0.08
 """How much more of the paid time one job must lose than another that everyone agrees which is graver."""
+
+SCORE_WITHIN = 1.0
+"""Scores that differ by less are equal."""
 
 FAILS_SOON_H = 1.0
 SMALL_LOSS = 0.10
