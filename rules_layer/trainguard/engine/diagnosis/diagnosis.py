@@ -101,7 +101,6 @@ def _level(case: Case, judged: Judged, causes: tuple[RankedFinding, ...], unexpl
         return "attention"
     if root.finding.severity is Severity.CRITICAL:
         return "unhealthy"
-    if all(each.loss is None for each in causes):
-        return "attention"
+    # A risk has lost nothing, and is no part of this.
     together = severity_of(sum(each.score for each in causes if each.loss is not None))
     return "attention" if together is Severity.LOW else "unhealthy"
