@@ -1,4 +1,4 @@
-"""The words of GPUMemoryIncrease."""
+"""The words on GPU memory that rises."""
 
 from collections.abc import Callable, Mapping
 
