@@ -7,18 +7,21 @@ import pytest
 
 from tests.functional.test_local_equals_evaluator import RECORDINGS, delivered, evaluated, on_disk, recorded
 from tests.support import small_job
+from tests.support.ledgers import one_node
 from tests.support.small_job import JOB, Upload
+from tests.support.verdicts import fired, over
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.outbox.rows import RowContext, rule_row
-from trainguard.engine.verdicts.episodes import FiringHistory
-from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.families.profiler.streams import ProfilerStreams
+from trainguard.ledger.bucket import Bucket
+from trainguard.ledger.job import Ledger
 from trainguard.local.rows import evaluation_rows
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, RuleRow, Status
-from trainguard.rules.rule_result import RuleResult
 
+LOW = "LowGPUUtilization"
 EXPIRES_AT = 1_900_000_000
 PLAN = FAMILIES.plan(JobRecord("job", "arn", "bucket", ""))
 
@@ -65,19 +68,20 @@ def test_given_rows_when_listed_then_the_job_s_come_last_and_its_report_after_al
     assert {row.expires_at for row in rows} == {EXPIRES_AT}
 
 
-def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_wasted_and_no_more() -> None:
-    def row(nodes: int, *, is_open: bool) -> RuleRow:
-        account = Account("ml.p3.2xlarge", 0.0, 3_600.0, nodes)
-        context = RowContext("job", None, PLAN, 60.0, {}, None, None, account)
-        status = Status.FIRED if is_open else Status.OK
-        result = RuleResult(status, "GPUs idle.", wasted_share=0.5)
-        episode = FiringHistory(is_open=is_open, times_fired=1)
-        return rule_row(context, Verdict("LowGPUUtilization", result, episode, reach=Reach(1, 4, 1.0)))
+def test_given_a_finding_that_is_over_when_shown_then_its_row_keeps_what_it_claims_and_no_more() -> None:
+    def row(verdict: Verdict, ledger: Ledger | None) -> RuleRow:
+        account = Account("ml.p3.2xlarge", 0.0, 3_600.0, 1)
+        return rule_row(RowContext("job", None, PLAN, 60.0, {}, None, None, account, ledger=lambda: ledger), verdict)
 
-    fired, over = row(4, is_open=True), row(4, is_open=False)
-    assert (fired.finding.severity is None, fired.finding.cost is None, fired.wasted_percent) == (False, False, 25.0)
-    assert (over.finding.severity, over.finding.cost, over.wasted_percent) == (None, None, 25.0)
-    assert row(0, is_open=True).wasted_percent is None
+    ledger = one_node((0.0, 0.5, {Bucket.IDLE: 0.6}), hours=1.0, hourly=3.825)
+    open_row, past = row(fired(LOW, (0.0, 0.5)), ledger), row(over(LOW, (0.0, 0.5)), ledger)
+    assert (open_row.finding.severity, open_row.finding.cost, open_row.wasted_percent) == (
+        "high",
+        "about USD 1.15 of the USD 3.83 spent",
+        30.0,
+    )
+    assert (past.finding.severity, past.finding.cost, past.wasted_percent) == (None, None, 30.0)
+    assert row(fired(LOW, (0.0, 0.5)), None).wasted_percent is None
 
 
 def test_given_a_job_when_evaluated_then_each_node_keeps_how_busy_its_gpus_were_from_its_start_to_its_end(

@@ -305,7 +305,7 @@ def test_given_a_job_row_without_a_ledger_then_nobody_knows_what_was_lost() -> N
     of = job()
     (one,) = fleet_of((of, [quiet(of, LOW), report_row(of)])).jobs
     assert (one.wasted_share, one.lost, one.spent) == (None, None, 38.25)
-    (one,) = fleet_of((of, [found(of, "Straggler", wasted=20.0), report_row(of, lost=0.3)])).jobs
+    (one,) = fleet_of((of, [found(of, "Straggler", wasted=20.0), report_row(of, lost=30.0)])).jobs
     assert (one.wasted_share, one.lost) == (0.3, 11.47)
 
 

@@ -222,10 +222,10 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     for rule, alone in found.items():
         cause, of = causes[rule], explained[rule]
         loss = losses.get(rule, alone.loss)
-        score = score_of_verdict(fired[rule], account.watermark_s, loss)
-        if cause is not None:
-            # A symptom is no graver than its cause, and as grave as it is by itself.
-            score = min(alone.score, _own_score(fired, losses, found, chains[rule][-1], account))
+        # A symptom is no graver than its cause, and as grave as it is by itself.
+        *symptoms, root = chains[rule]
+        own = score_of_verdict(fired[root], account.watermark_s, losses.get(root, found[root].loss))
+        score = min([own, *(found[each].score for each in symptoms)])
         left = of.left if cause is None else ()
         told = alone if running and alone.ongoing else _as_gravest(alone, left or alone.episodes)
         if cause is not None:
@@ -251,16 +251,6 @@ def _timeless(finding: RankedFinding) -> RankedFinding:
     if spec_of(finding.rule).family != TRACED:
         return finding
     return replace(finding, finding=replace(finding.finding, episodes=()))
-
-
-def _own_score(
-    fired: Mapping[str, Verdict],
-    losses: Mapping[str, Loss],
-    found: Mapping[str, RankedFinding],
-    rule: str,
-    account: Account,
-) -> float:
-    return score_of_verdict(fired[rule], account.watermark_s, losses.get(rule, found[rule].loss))
 
 
 def _apart(
