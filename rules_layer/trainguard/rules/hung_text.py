@@ -7,7 +7,6 @@ from trainguard.rules.units import counted, show_duration, show_number
 from trainguard.rules.warm_up import undecided
 from trainguard.rules.words import FactSheet, Words
 
-
 _HOSTS_DO = "compute, read, write nor send"
 
 
