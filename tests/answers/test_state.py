@@ -128,7 +128,7 @@ def kept_of(seed: int) -> dict[str, Any]:
         "idle": [None if state.idle is None else state.idle.since, msgspec.to_builtins(state.idle_time)],
         "quiet_since": state.recent_use.quiet_since,
         "use": [use.grid.width_s, digest(msgspec.to_builtins(use))],
-        "steps": digest([msgspec.to_builtins(each) for each in use.steps(float(node.times[-1]))]),
+        "steps": digest(use.finished(interval_s).sums().round(3).tolist()),
     }
 
 

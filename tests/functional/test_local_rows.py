@@ -91,7 +91,8 @@ def test_given_a_job_when_evaluated_then_each_node_keeps_how_busy_its_gpus_were_
     assert set(streams) == {"algo-1", "algo-2"}
     for stream in streams.values():
         until = stream.state.watermark_s or 0.0
-        steps = [*stream.state.use.steps(until)]
-        assert steps[0].start <= (stream.state.kept.first_sample_at or 0.0) <= steps[0].end
-        assert steps[-1].end == until
-        assert all(0.0 <= step.percent <= 100.0 for step in steps)
+        use = stream.state.use.finished(0.0)
+        edges, means = use.grid.edges, use.levels.means()
+        assert edges[0] <= (stream.state.kept.first_sample_at or 0.0) <= edges[1]
+        assert use.last_ms / 1_000 == until
+        assert ((means >= 0.0) & (means <= 100.0)).all()

@@ -1,6 +1,5 @@
 """From one version to the next, and back: items of an earlier one are read on, those of a later one are left alone."""
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -124,8 +123,8 @@ def test_given_items_of_another_shape_when_a_step_migrates_them_then_the_verdict
     earlier = {**load_items(RECORDINGS[-1])}
     for item in earlier[NODE_STATE]:
         if not item["NodeKind"]["S"].endswith("#job"):
-            document = _as_stored_before(msgspec.msgpack.decode(zlib.decompress(item["Window"]["B"])))
-            item["Window"]["B"] = zlib.compress(msgspec.msgpack.encode(document))
+            document = _as_stored_before(msgspec.msgpack.decode(codec.decompress(item["Window"]["B"])))
+            item["Window"]["B"] = codec.compress(msgspec.msgpack.encode(document))
     newest = codec.CODEC + 1
     monkeypatch.setattr(migrations, "MIGRATIONS", {**migrations.MIGRATIONS, codec.CODEC: _step})
     monkeypatch.setattr(codec, "CODEC", newest)

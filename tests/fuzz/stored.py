@@ -2,7 +2,6 @@
 
 import base64
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from trainguard.adapters.dynamodb_node_states import DynamoNodeStates
 from trainguard.adapters.dynamodb_rule_states import DynamoRuleStates
 from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.state.codec import compress, decompress
 
 _ITEMS = load_items(sorted(FOLDER.glob("codec-*.msgpack"))[-1])
 
@@ -126,7 +126,7 @@ STORED_TARGETS = (
     Target("state, compressed", _states, _state),
     Target(
         "state, unpacked",
-        lambda: [zlib.decompress(each) for each in _states()],
-        lambda body: _state(zlib.compress(body, 1)),
+        lambda: [decompress(each) for each in _states()],
+        lambda body: _state(compress(body)),
     ),
 )

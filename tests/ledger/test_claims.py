@@ -20,6 +20,7 @@ LENGTH_S = 3_600.0
 spans = st.tuples(st.floats(-600.0, 4_000.0), st.floats(0.0, 3_000.0)).map(
     lambda s: (START + s[0], START + s[0] + s[1])
 )
+LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
 claims = st.builds(
     Claim,
     rule=st.just("Rule"),
@@ -28,8 +29,6 @@ claims = st.builds(
     nodes=st.sampled_from([(), ("algo-1",), ("algo-2", "algo-1")]),
     gpus=st.sampled_from([(), ("gpu0",), ("algo-2/gpu1", "algo-1/gpu1")]),
 )
-
-LOST = [bucket for bucket in Bucket if bucket is not Bucket.COMPUTE]
 
 
 def steps_of(random: np.random.Generator) -> StepTime:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tests.support.profile_folder import START, ProfileFolder, event, step
-from trainguard.engine.jobs.job_ledger import ledger_of
+from trainguard.engine.jobs.job_ledger import account_of, ledger_of
 from trainguard.families.installed import FAMILIES
+from trainguard.families.profiler.streams import ProfilerStreams
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.ledger.shares import StepShares
@@ -144,7 +145,13 @@ def ledger(job: KnownJob, shares: StepShares | None = None, **record: Any) -> Le
         described = JobRecord(job="known", arn="unknown:known", bucket="", prefix="", **known)
         plan = FAMILIES.plan(described, defaults="documented")
         done = evaluated_profile(profile, described, plan, NoProgress(), timelines=False).evaluation
-        found = ledger_of(done.job, done.plan, FAMILIES.open(done.job.job, done.plan, done.records), shares)
+        streams = FAMILIES.open(done.job.job, done.plan, done.records)
+        found = ledger_of(done.job, done.plan, streams)
+        if shares is not None:
+            account = account_of(done.job, done.plan, streams)
+            traced = ProfilerStreams.of(streams).ledger(account, ended=streams.closed, shares=shares)
+            assert traced is not None
+            found = traced
     for bucket, numbers in job.marks.items():
         found.mark(bucket, [job.span(number) for number in numbers])
     return found

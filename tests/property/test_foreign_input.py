@@ -1,7 +1,6 @@
 """Whatever stands in a message, an item or an object: it is read, or refused by its name, and nothing else suffers."""
 
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
@@ -33,7 +32,7 @@ from trainguard.families.profiler.system_stream import SystemState
 from trainguard.layout import parse_job_file_key
 from trainguard.ports import NodeTask, Timing
 from trainguard.records import JobRecord, NodeRecord, RuleRow
-from trainguard.state.codec import CODEC, decode_state, encode_state
+from trainguard.state.codec import CODEC, compress, decode_state, decompress, encode_state
 from trainguard.telemetry.framework import read_framework_object
 from trainguard.telemetry.keys import parse_key
 from trainguard.telemetry.system import read_system_object
@@ -211,14 +210,14 @@ def test_given_a_row_of_foreign_shape_when_read_then_item_and_column_are_named(e
 
 
 STATES = {kind: encode_state(kind()) for kind in (SystemState, FrameworkState, JobState)}
-BOMB = zlib.compress(bytes(65 * 1024 * 1024))
+BOMB = compress(bytes(65 * 1024 * 1024))
 
 
 @short_and_long
 def test_given_any_bytes_when_decoded_as_state_then_they_are_one_or_the_item_is_named(examples: int) -> None:
     def check(data: st.DataObject, kind: type[Any]) -> None:
-        packed = data.draw(st.binary() | damaged(zlib.decompress(STATES[kind])))
-        for stored in (packed, zlib.compress(packed)):
+        packed = data.draw(st.binary() | damaged(decompress(STATES[kind])))
+        for stored in (packed, compress(packed)):
             said = refusal_of(partial(decode_state, "job/algo-1#system", CODEC, stored, kind), StateCodecError)
             assert said is None or said.startswith("item job/algo-1#system has Codec")
 
@@ -232,7 +231,7 @@ def test_given_any_bytes_when_decoded_as_state_then_they_are_one_or_the_item_is_
 )
 def test_given_bytes_that_no_decoder_takes_when_decoded_then_the_item_is_named(packed: bytes) -> None:
     with pytest.raises(StateCodecError, match=r"job/algo-1#system.*damaged"):
-        decode_state("job/algo-1#system", CODEC, zlib.compress(packed), SystemState)
+        decode_state("job/algo-1#system", CODEC, compress(packed), SystemState)
 
 
 def test_given_a_bomb_in_place_of_state_when_decoded_then_it_is_refused_before_it_is_whole() -> None:

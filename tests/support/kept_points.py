@@ -58,7 +58,7 @@ def kept_points(  # noqa: C901 -- the definition in one piece
         if start is not None:
             kept.extend(waiting)
             waiting = []
-    idle_time = IdleTime(samples, paused, sum(length for _, length in breaks), tuple(breaks[-8:]))
+    idle_time = IdleTime(int(samples), int(paused), sum(length for _, length in breaks), tuple(breaks[-8:]))
     return KeptPoints(kept, start, begun if start is None else None, idle_since, idle_time, waiting)
 
 

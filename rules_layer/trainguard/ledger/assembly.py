@@ -15,7 +15,7 @@ from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.node import NodeLedger, empty_amounts
 from trainguard.ledger.shares import StepShares
 from trainguard.ledger.spans import Span, joined, seconds_in, shares_in
-from trainguard.state.gpu_time import BUSY, IDLE, SAMPLED, GpuTime
+from trainguard.state.gpu_time import BUSY, SAMPLED, GpuTime
 from trainguard.state.step_time import CHECKPOINT, DATA, EVALUATION, TRAIN, StepTime
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
@@ -84,7 +84,7 @@ def node_ledger(time: NodeTime, shares: StepShares | None = None) -> NodeLedger:
     edges = _edges(use, paid, attempts)
     ledger = NodeLedger(time.node, time.gpus, edges, empty_amounts(len(edges) - 1), _lost(time.gpu_names, use, paid))
     if use.sm_samples:
-        ledger.sm_gpu_seconds = use.sm_percents / use.sm_samples / 100.0 * float(use.grid.column(SAMPLED).sum()) / 1_000
+        ledger.sm_gpu_seconds = use.sm_percents / use.sm_samples / 100.0 * sum(row[SAMPLED] for row in use.gpus) / 1_000
     _sample(ledger, use, paid)
     _begin_and_end(ledger, use, ended=time.ended)
     _restarts(ledger, attempts)
@@ -140,7 +140,7 @@ def _sample(ledger: NodeLedger, use: GpuTime, paid: Sequence[Span]) -> None:
 
 def _in_cells(edges: FloatArray, use: GpuTime) -> FloatArray:
     """Return GPU-seconds sampled, busy and idle in each cell, float64[3, C]: exact at marks, even between them."""
-    sums = np.stack([use.grid.column(column) for column in (SAMPLED, BUSY, IDLE)])
+    sums = 1_000 * use.sums()
     totals = np.concatenate([np.zeros((3, 1)), np.cumsum(sums, axis=1)], axis=1)
     knots, heights = [use.grid.edges], [totals]
     exact = [(use.first_ms, [0, 0, 0]), (use.last_ms, totals[:, -1].tolist())]

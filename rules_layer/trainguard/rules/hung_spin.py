@@ -32,7 +32,7 @@ class Spin(NamedTuple):
     through: float
 
 
-def spins_of(minute: NodeMinute, known: dict[str, float], near_idle: float) -> dict[str, Spin]:
+def spins_of(minute: NodeMinute, known: dict[str, float], near_idle: float, *, spun: bool) -> dict[str, Spin]:
     """Return since when each GPU spins that does so at the minute's end, of those once active.
 
     Parameters
@@ -42,6 +42,8 @@ def spins_of(minute: NodeMinute, known: dict[str, float], near_idle: float) -> d
         Power at work, watts, of the GPUs of which it is known; of the others the power limit counts.
     near_idle : float
         Share, 0 to 1, of the power at work that shows no work.
+    spun : bool
+        Whether they all did in the minute before.
     """
     found = {}
     limits = minute.devices.of(names.POWER_LIMIT)
@@ -50,14 +52,17 @@ def spins_of(minute: NodeMinute, known: dict[str, float], near_idle: float) -> d
             continue
         limit = limits.get(gpu)
         most = near_idle * known[gpu] if gpu in known else None if limit is None else SHARE_OF_LIMIT * limit.last
-        spin = None if most is None else _spin(minute, column)
+        spin = None if most is None else _spin(minute, column, spun=spun)
         if spin is not None and most is not None and _draws_little(minute, gpu, spin.since, most):
             found[gpu] = spin
     return found
 
 
-def _spin(minute: NodeMinute, column: int) -> Spin | None:
-    """Return since when a GPU has been busy without moving memory, up to the minute's end; None where it is not."""
+def _spin(minute: NodeMinute, column: int, *, spun: bool) -> Spin | None:
+    """Return since when a GPU has been busy without moving memory, up to the minute's end; None where it is not.
+
+    Of one that ``spun`` in the minute before, a few readings at this one's beginning are strays as well.
+    """
     snapshots = minute.snapshots
     utilization, memory = snapshots.gpu_utilization[:, column], snapshots.gpu_memory[:, column]
     sampled = ~np.isnan(utilization)
@@ -65,7 +70,7 @@ def _spin(minute: NodeMinute, column: int) -> Spin | None:
     if not spins.size:
         return None
     shares = np.cumsum(spins[::-1])[::-1] / np.arange(spins.size, 0, -1)
-    begins = np.flatnonzero(spins & (shares >= SHARE))
+    begins = np.flatnonzero((spins | spun) & (shares >= SHARE))
     times = snapshots.times[sampled]
     return Spin(float(times[begins[0]]), float(times[np.flatnonzero(spins)[-1]])) if begins.size else None
 

@@ -112,11 +112,13 @@ class WatchState(msgspec.Struct, array_like=True):
         power = minute.devices.of(names.POWER)
         if not len(minute.snapshots) or not power:
             return
+        spun = self.spins
         self.at = float(minute.snapshots.times[-1])
         self.minutes += 1
         self._note_limits(minute)
         known = self.known
-        spins = {gpu: spin for gpu, spin in spins_of(minute, known, near_idle).items() if not self._wavers(gpu, power)}
+        spinning = spins_of(minute, known, near_idle, spun=spun)
+        spins = {gpu: spin for gpu, spin in spinning.items() if not self._wavers(gpu, power)}
         if not spins and self.spins and not (minute.snapshots.gpu_utilization >= IDLE_PERCENT).any():
             return  # the process was killed: a few samples are left
         look = _look_at(minute, known, near_idle, spins)

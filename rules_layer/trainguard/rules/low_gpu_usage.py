@@ -22,6 +22,9 @@ UTILIZATION = "GPUUtilization"
 PART_S, PARTS = 600.0, 6
 """Use of all samples is summed over parts of so long on the clock; so many are remembered, an hour."""
 
+START_S = 60.0
+"""Up to the first work parts are no longer than this, so that use since then leaves out no more of it."""
+
 COSTLY_SHARE = 0.15
 """Fluctuation that wastes less of the time is what healthy jobs have: they save, evaluate and log."""
 
@@ -90,7 +93,7 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
 
 
 class Part(msgspec.Struct, array_like=True):
-    """All samples of a node in ten minutes of the clock, by their ordinal since the epoch.
+    """All samples of a node in ten minutes of the clock, or in a piece of them, by their ordinal since the epoch.
 
     ``first`` is the time of the first, epoch seconds; ``idle`` counts those in which no GPU was active. ``sums`` of
     utilization, tenths of a percent, has one number a GPU, as has ``counts``, empty where all GPUs are in all samples.
@@ -139,14 +142,20 @@ class MeanUse:
 
 
 def fold_use(parts: list[Part], minute: NodeMinute) -> list[Part]:
-    """Return ``parts`` with all samples of a minute, start-up and pauses included."""
+    """Return ``parts`` with all samples of a minute, pauses included; once the first work is known, since then."""
     sampled = ~np.isnan(minute.snapshots.gpu_utilization)
     seen = np.flatnonzero(np.logical_or.reduce(sampled, axis=1))
+    worked = minute.view.first_active_at
+    if worked is not None:
+        parts = [each for each in parts if each.first >= worked]
+        seen = seen[minute.snapshots.times[seen] >= worked]
     numbers = np.floor(minute.snapshots.times[seen] / PART_S).astype(np.int64)
-    for number in np.unique(numbers).tolist():
-        rows = seen[numbers == number]
-        if not parts or parts[-1].part != number:
-            parts = [*parts, Part(number, float(minute.snapshots.times[rows[0]]))]
+    pieces = np.floor(minute.snapshots.times[seen] / START_S).astype(np.int64) if worked is None else numbers
+    for piece in np.unique(pieces).tolist():
+        rows = seen[pieces == piece]
+        number, first = int(numbers[pieces == piece][0]), float(minute.snapshots.times[rows[0]])
+        if not parts or parts[-1].part != number or (worked is None and first >= parts[-1].first + START_S / 2.0):
+            parts = [*parts, Part(number, first)]
         idle = int(np.count_nonzero(~minute.active[rows]))
         parts[-1].add(minute.snapshots.gpu_utilization[rows], idle)
     newest = parts[-1].part if parts else 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from trainguard.state.use_by_time import GpuUse, UseByTime
+from trainguard.state.gpu_time import GpuTime, GpuUse
 from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
@@ -176,8 +176,8 @@ class NodeFacts:
         The node's state of each rule over its system metrics that is completed by one over the job.
     waiting : int
         Framework objects that are known and not applied yet.
-    use : UseByTime
-        How busy each GPU of the node was over the whole job, start-up and pauses included.
+    use : GpuTime
+        How busy each GPU of the node was over the whole job, start-up and pauses included; empty before its first step.
     """
 
     node: str
@@ -187,7 +187,7 @@ class NodeFacts:
     collected: Mapping[str, msgspec.Struct] = field(default_factory=dict)
     watched: Mapping[str, msgspec.Struct] = field(default_factory=dict)
     waiting: int = 0
-    use: UseByTime = field(default_factory=UseByTime)
+    use: GpuTime = field(default_factory=GpuTime)
 
     def used_between(self, begin: float, end: float) -> GpuUse | None:
         """Return how busy each GPU was from ``begin`` to ``end``, epoch seconds; None where no sample tells."""

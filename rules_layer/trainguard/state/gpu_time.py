@@ -6,23 +6,26 @@ the newest ones before it, and the node's sampling interval; so the time of a sa
 """
 
 import copy
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from trainguard.state.gpu_levels import GpuLevels
 from trainguard.state.sample_window import ACTIVE_PERCENT, MISSING_S
-from trainguard.state.time_grid import TimeGrid, by_unit
+from trainguard.state.time_grid import MOST_STEPS, TimeGrid, by_unit
 from trainguard.telemetry.devices import SM_ACTIVITY, DeviceSamples
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 SAMPLED, BUSY, IDLE = range(3)
-"""Columns of the grid and of each GPU's sums, GPU-milliseconds."""
+"""Each GPU's sums, GPU-milliseconds."""
 
 NOTHING_PERCENT = 1.0
 """A GPU below it did nothing."""
 
 HUNDREDTHS = 100
+_GRID_SAMPLED, _GRID_IDLE = range(2)
+_GRID_COLUMNS = 2
 _MISSING = -1
 _GAP = 2.1
 _LONGEST_MS = 2 * 3_600_000
@@ -31,12 +34,16 @@ _LONGEST_MS = 2 * 3_600_000
 _NEWEST = 2
 
 
-class UseStep(msgspec.Struct, frozen=True):
-    """From ``start`` to ``end``, epoch seconds, the GPUs were ``percent`` busy on average."""
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """How busy each of G GPUs was from ``start`` to ``end``, epoch seconds: ``means`` is float64[G], percent.
+
+    A mean is over all samples of that time, and NaN without one.
+    """
 
     start: float
     end: float
-    percent: float
+    means: FloatArray
 
 
 class Mark(msgspec.Struct, array_like=True):
@@ -57,9 +64,11 @@ class GpuTime(msgspec.Struct, array_like=True):
     Attributes
     ----------
     grid : TimeGrid
-        GPU-milliseconds sampled, busy (utilization times time) and idle (below 1 %), of all GPUs together.
+        GPU-milliseconds sampled and idle (below 1 %), of all GPUs together.
+    levels : GpuLevels
+        How busy each GPU was in the steps of the grid.
     gpus : list of [sampled, busy, idle]
-        The same of each GPU over the whole job.
+        GPU-milliseconds of each over the whole job; busy is utilization times time.
     first_ms, last_ms : int
         When the sampled time begins, and ends so far, epoch milliseconds; 0 without samples.
     times_ms, percents : list
@@ -77,6 +86,7 @@ class GpuTime(msgspec.Struct, array_like=True):
     """
 
     grid: TimeGrid = msgspec.field(default_factory=TimeGrid)
+    levels: GpuLevels = msgspec.field(default_factory=GpuLevels)
     gpus: list[list[int]] = msgspec.field(default_factory=list)
     first_ms: int = 0
     last_ms: int = 0
@@ -94,8 +104,11 @@ class GpuTime(msgspec.Struct, array_like=True):
         widths = {len(row) for row in self.gpus}
         if widths - {IDLE + 1} or len(self.times_ms) != len(self.percents) or len(self.times_ms) > _NEWEST:
             raise ValueError("the time of GPUs has parts of different lengths")
-        if any(len(row) > len(self.gpus) for row in self.percents) or len(self.grid.columns) not in {0, IDLE + 1}:
+        if any(len(row) > len(self.gpus) for row in self.percents) or self.levels.gpus != len(self.gpus):
             raise ValueError("the time of GPUs has samples of more GPUs than there are")
+        steps = {len(column) for column in self.grid.columns} or {0}
+        if len(self.grid.columns) not in {0, _GRID_COLUMNS} or steps != {self.levels.steps + bool(self.grid.columns)}:
+            raise ValueError("the time of GPUs has levels of other steps than its grid")
 
     def add(
         self, times: FloatArray, utilization: FloatArray, *, interval_s: float, working_since: float | None = None
@@ -149,17 +162,51 @@ class GpuTime(msgspec.Struct, array_like=True):
         done.times_ms, done.percents = [], []
         return done
 
-    def steps(self, until: float) -> Iterator[UseStep]:
-        """Yield the steps with samples, oldest first; none reaches beyond ``until``, epoch seconds."""
-        edges, sampled, busy = self.grid.edges, self.grid.column(SAMPLED), self.grid.column(BUSY)
-        for place in np.flatnonzero(sampled > 0.0).tolist():
-            begin = max(float(edges[place]), self.first_ms / 1_000)
-            percent = 100.0 * float(busy[place] / sampled[place])
-            if begin < until:
-                yield UseStep(begin, min(float(edges[place + 1]), until), percent)
+    def sums(self) -> FloatArray:
+        """Return GPU-seconds sampled, busy and idle in each step of the grid, float64[3, S].
+
+        Busy time is known to half a percent of each closed step; what that adds or leaves out of the job is made up
+        for in all of them alike, so that its total is true to half a percent of one step.
+        """
+        sampled, idle = self.grid.column(_GRID_SAMPLED), self.grid.column(_GRID_IDLE)
+        busy = np.zeros(sampled.size)
+        if sampled.size:
+            means = self.levels.means()
+            share = np.nansum(means, axis=1) / np.maximum(np.count_nonzero(~np.isnan(means), axis=1), 1)
+            busy = sampled * share / 100.0
+            busy[-1] = float(sum(self.levels.open[1]))
+            closed = self._totals()[BUSY] - busy[-1]
+            spread = busy[:-1] if busy[:-1].any() else sampled[:-1]
+            busy[:-1] = spread * closed / max(float(spread.sum()), 1.0)
+        return np.stack([sampled, np.minimum(busy, sampled - idle), idle]) / 1_000
+
+    def between(self, begin: float, end: float, until: float) -> GpuUse | None:
+        """Return how busy each GPU was from ``begin`` to ``end``, as far as whole steps tell; None without a sample.
+
+        It is over the steps whose middle lies there, or else over the one step in which that time lies. Samples reach
+        up to ``until``; all times are epoch seconds.
+        """
+        sampled, edges = self.grid.column(_GRID_SAMPLED), self.grid.edges
+        if not sampled.size:
+            return None
+        starts = np.maximum(edges[:-1], self.first_ms / 1_000)
+        ends = np.minimum(edges[1:], min(self.last_ms / 1_000, until))
+        middles = (starts + ends) / 2.0
+        chosen = np.flatnonzero((begin <= middles) & (middles <= end) & (sampled > 0.0))
+        if not chosen.size:
+            chosen = np.flatnonzero((starts <= begin) & (end <= ends) & (sampled > 0.0))
+        if not chosen.size:
+            return None
+        levels = self.levels.means()[chosen]
+        weights = np.where(np.isnan(levels), 0.0, sampled[chosen, None])
+        total, weight = (np.nan_to_num(levels) * weights).sum(axis=0), weights.sum(axis=0)
+        means = np.divide(total, weight, out=np.full(total.size, np.nan), where=weight > 0.0)
+        return GpuUse(float(starts[chosen[0]]), float(ends[chosen[-1]]), means)
 
     def _widen(self, gpus: int) -> None:
-        self.gpus += [[0] * (IDLE + 1) for _ in range(gpus - len(self.gpus))]
+        if gpus > len(self.gpus):
+            self.gpus += [[0] * (IDLE + 1) for _ in range(gpus - len(self.gpus))]
+            self.levels.extend(gpus)
 
     def _fresh(self, times: FloatArray, utilization: FloatArray) -> tuple[IntArray, IntArray]:
         """Return the samples whose time is not known yet: times, int64[N], and hundredths of a percent, int64[N, G]."""
@@ -190,7 +237,7 @@ class GpuTime(msgspec.Struct, array_like=True):
         index, units, begins, lengths = by_unit(times_ms, times_ms + covered_ms)
         parts = _parts(values[index], lengths)
         sums = parts.sum(axis=2)
-        self.grid.add(units, list(sums))
+        self._note(units, parts)
         for gpu, row in enumerate(parts.sum(axis=1).T.tolist()):
             self.gpus[gpu] = _added(self.gpus[gpu], row)
         if self.start is not None:
@@ -203,6 +250,24 @@ class GpuTime(msgspec.Struct, array_like=True):
             so_far = sums[:, index <= last].sum(axis=1).tolist()
             end_ms = int(times_ms[last] + covered_ms[last])
             self.end = Mark(end_ms, _added(before, so_far))
+
+    def _note(self, units: IntArray, parts: IntArray) -> None:
+        """Add what each GPU did, int64[3, N, G], in units of 15 s, int64[N], which are in order.
+
+        Step by step, so that steps are rounded and widened at the same units in whatever portions these come.
+        """
+        begin, grid = 0, self.grid
+        while begin < units.size:
+            first = units[begin : begin + 1]
+            while grid.reach(first) > MOST_STEPS:
+                self.levels.widen(grid.column(_GRID_SAMPLED).astype(np.int64), odd=bool(grid.first % 2))
+                grid.widen()
+            step = int(first[0]) // grid.width
+            end = int(np.searchsorted(units, (step + 1) * grid.width))
+            sums = parts[:, begin:end].sum(axis=1)
+            grid.add(first, [sums[SAMPLED].sum(keepdims=True), sums[IDLE].sum(keepdims=True)])
+            self.levels.add(step - grid.first, sums[SAMPLED], sums[BUSY])
+            begin = end
 
 
 def _without_holes(values: IntArray) -> IntArray:

@@ -65,8 +65,8 @@ class TimeGrid(msgspec.Struct, array_like=True):
         if not self.columns or not self.columns[0]:
             self.first = int(units.min()) // self.width
             self.columns = [[] for _ in values]
-        while self._reach(units) > MOST_STEPS:
-            self._widen()
+        while self.reach(units) > MOST_STEPS:
+            self.widen()
         numbers = units // self.width
         ahead = max(self.first - int(numbers.min()), 0)
         self.first -= ahead
@@ -78,13 +78,15 @@ class TimeGrid(msgspec.Struct, array_like=True):
             np.add.at(sums, places, column)
             self.columns[row] = sums.tolist()
 
-    def _reach(self, units: IntArray) -> int:
+    def reach(self, units: IntArray) -> int:
+        """Return how many steps there are with samples in ``units``, int64[N], of which there is one."""
         numbers = int(units.min()) // self.width, int(units.max()) // self.width
-        held = len(self.columns[0])
+        held = len(self.columns[0]) if self.columns else 0
         last = max(numbers[1], self.first + held - 1 if held else numbers[1])
         return last - min(numbers[0], self.first if held else numbers[0]) + 1
 
-    def _widen(self) -> None:
+    def widen(self) -> None:
+        """Make one step of each two."""
         odd = [0] * (self.first % 2)
         self.first //= 2
         self.width *= 2

@@ -11,7 +11,7 @@ from tests.training.recorded.scoring import Source, findings, programs, recorded
 
 @pytest.mark.parametrize(
     ("half", "source", "named", "of"),
-    [("a", "epochs", 12, 15), ("a", "steps", 10, 15), ("b", "epochs", 12, 15), ("b", "steps", 7, 15)],
+    [("a", "epochs", 12, 15), ("a", "steps", 10, 15), ("b", "epochs", 12, 15), ("b", "steps", 6, 15)],
 )
 def test_given_broken_programs_when_judged_then_as_many_are_named(
     half: str, source: Source, named: int, of: int

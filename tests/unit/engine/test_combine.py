@@ -48,6 +48,13 @@ def test_given_nodes_that_count_points_when_combined_then_the_pooled_share_stand
     assert combine(RULE, {"a": verdict(pooled=(0, 0)), "b": verdict(pooled=(0, 0))}).result.reason == "said so."
 
 
+def test_given_nodes_of_which_one_has_enough_to_do_then_the_instance_is_not_too_large() -> None:
+    small, enough = verdict(oversized=True), verdict()
+
+    assert combine(RULE, {"algo-1": small, "algo-2": small}).result.oversized
+    assert not combine(RULE, {"algo-1": enough, "algo-2": small}).result.oversized
+
+
 def test_given_an_episode_that_is_over_when_combined_then_the_nodes_that_had_fired_are_the_affected_ones() -> None:
     ended = verdict(wasted_share=0.3)
     ended = replace(ended, history=FiringHistory(times_fired=1))

@@ -14,6 +14,7 @@ from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, Status
+from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
@@ -61,7 +62,7 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
     assert (finding.finding.finding_kind, finding.finding.facts[0].device) == (Kind.UNDER_USED, "gpu0")
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
     assert (
-        "gpu0 on algo-1: 95 % of its last 20 samples outside pauses, over 19 min, have a GPU utilization of at most"
+        "gpu0 on algo-1: 95 % of its last 20 samples outside pauses, over 19 min, had a GPU utilization of at most"
         in finding.finding.reason
     )
     assert verdict.result.reason.startswith(
@@ -111,3 +112,11 @@ def test_given_long_sentences_when_kept_then_what_is_stored_is_bounded() -> None
     seen = LastFinding.of("Rule", replace(FOUND, reason="r" * 5_000, advice="a" * 5_000), at=60.0, began_at=0.0)
 
     assert (len(seen.reason), len(seen.advice or "")) == (1_000, 1_000)
+
+
+def test_a_node_that_works_again_tells_what_was_found_and_measures_now() -> None:
+    result = after([95.0] * 60 + [0.0] * 30 + [95.0] * 3).result
+
+    assert result.kind == Kind.NEARLY_IDLE
+    assert result.status is Status.OK
+    assert result.measure not in {IDLE_TIME, QUIET_MEAN, HELD_TIME}

@@ -1,6 +1,5 @@
 """An item whose state is damaged is computed again from S3; one that a later version wrote is left alone."""
 
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from tests.support.delivered import NODE_1, SYSTEM_1, UPLOADS, deliver, row
 from tests.support.delivery import Network
 from tests.support.small_job import JOB
 from trainguard.records import NodeRecord, Status, StreamKey
-from trainguard.state.codec import CODEC
+from trainguard.state.codec import CODEC, compress, decompress
 
 OWN = StreamKey.own(JOB)
 
@@ -24,9 +23,9 @@ def changed(network: Network, key: StreamKey, **fields: object) -> NodeRecord:
 
 def altered(state: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     """Return a state that can be decompressed, and whose parts do not fit each other."""
-    document = msgspec.msgpack.decode(zlib.decompress(state))
+    document = msgspec.msgpack.decode(decompress(state))
     change(document)
-    return zlib.compress(msgspec.msgpack.encode(document))
+    return compress(msgspec.msgpack.encode(document))
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {

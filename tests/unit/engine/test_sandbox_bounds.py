@@ -33,7 +33,7 @@ FACT = Fact(name="speed", value=7.0, unit="rpm")
         ({"measure": Measure("m" * 121, "u" * 121)}, {"measure": Measure("m" * 120, "u" * 120)}),
         ({"measure": Measure("what", cast("Any", None))}, {"measure": Measure("what", "")}),
         ({"affected_share": 0.0, "wasted_share": 1.0, "confidence": 1}, {"confidence": 1.0}),
-        ({"score": 50.0, "about": {"a": 1}}, {"score": None, "about": {}}),
+        ({"score": 50.0, "needs_longer": cast("Any", 1)}, {"score": None, "needs_longer": False}),
         ({"facts": (FACT,) * 12, "clause": "c" * 1_001}, {"clause": "c" * 1_000}),
         ({"data_points": 0}, {}),
         ({"data_points": np.int64(7)}, {"data_points": 7}),

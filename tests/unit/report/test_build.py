@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.reports_of_jobs import JudgedProfile, judge, small
 from tests.support.small_job import MINUTES, START
-from trainguard.engine.jobs.job_verdicts import account_of, job_verdicts
-from trainguard.engine.verdicts.findings import rank_findings
-from trainguard.engine.verdicts.profiler_report import report_verdict
+from trainguard.engine.diagnosis.case import case_of
+from trainguard.engine.diagnosis.diagnosis import diagnose
+from trainguard.engine.diagnosis.job_row import report_verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord
 from trainguard.report.build import build_report
@@ -45,11 +45,12 @@ def test_given_both_scopes_when_built_then_all_but_the_time_lines_is_equal(judge
 def test_given_a_job_when_built_then_it_says_what_the_profiler_report_s_row_says(judged: JudgedProfile) -> None:
     evaluation = judged.evaluation
     streams = FAMILIES.open(evaluation.job.job, evaluation.plan, evaluation.records)
-    verdicts, _ = job_verdicts(evaluation.job, evaluation.plan, streams)
-    findings = rank_findings(verdicts, account_of(evaluation.job, evaluation.plan, streams))
-    row = report_verdict(verdicts, findings, evaluation.plan)
-    report = judged.state().report
-    assert report.summary == row.result.reason
+    case, _ = case_of(evaluation.job, evaluation.plan, streams)
+    row = report_verdict(case, diagnose(case))
+    report, findings, verdicts = judged.state().report, case.findings, case.verdicts
+    assert row.result.reason == f"{report.verdict.health} {report.verdict.cost}"
+    assert (row.result.advice, row.result.kind) == (report.verdict.change, report.verdict.level)
+    assert report.summary.startswith(report.verdict.health)
     assert report.fired == [each.rule for each in verdicts if each.history.times_fired]
     assert [each.rule for each in report.rules][: len(findings)] == [each.rule for each in findings]
     assert {each.rule for each in report.rules} == {each.rule for each in verdicts}

@@ -23,6 +23,7 @@ from tests.support.fleets import (
     job,
     many,
     quiet,
+    report_row,
     with_rows,
 )
 from tests.support.html_pages import Page
@@ -299,13 +300,13 @@ def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_h
     assert report.jobs[0].fired == ["BatchSize"]
 
 
-@pytest.mark.parametrize("status", [Status.NOT_APPLICABLE, Status.WARMING_UP, Status.DISABLED, Status.ERROR])
-def test_given_a_job_whose_use_of_gpus_nobody_judged_when_summed_up_then_its_waste_is_not_known(status: Status) -> None:
+def test_given_a_job_row_without_a_ledger_then_nobody_knows_what_was_lost() -> None:
+    """Whatever the rules' rows say: what a finding claims is a part of what was lost."""
     of = job()
-    (one,) = fleet_of(with_rows(of, quiet(of, "BatchSize"), quiet(of, LOW, status))).jobs
+    (one,) = fleet_of((of, [quiet(of, LOW), report_row(of)])).jobs
     assert (one.wasted_share, one.lost, one.spent) == (None, None, 38.25)
-    (one,) = fleet_of(with_rows(of, quiet(of, LOW, status), found(of, "Straggler", wasted=20.0))).jobs
-    assert (one.wasted_share, one.lost) == (0.2, 7.65)
+    (one,) = fleet_of((of, [found(of, "Straggler", wasted=20.0), report_row(of, lost=0.3)])).jobs
+    assert (one.wasted_share, one.lost) == (0.3, 11.47)
 
 
 def test_given_a_job_of_a_folder_when_summed_up_then_no_report_is_linked() -> None:

@@ -54,7 +54,7 @@ def idle(of: JobRecord = RUNNING, *nodes: str | None) -> list[StoredRow]:
     """Return the rows of a job of which each node idles by one of the measures."""
     kinds = nodes or (IDLE_TIME.what, QUIET_MEAN.what)
     rows = [low(of, f"algo-{number}", each, start=MONDAY + number * HOUR_S) for number, each in enumerate(kinds, 1)]
-    return [report_row(of), low(of, None), *rows]
+    return [report_row(of, lost=90.0), low(of, None), *rows]
 
 
 def said(of: JobRecord, *rows: StoredRow, now: float = NOW) -> JobVerdict:

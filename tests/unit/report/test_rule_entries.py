@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.judged_jobs import JOB, Node, ended, judged_job
+from tests.support.judged_jobs import JOB, Node, ended, in_job, judged_job
 from tests.support.verdicts import fired, over, quiet
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.profiler.framework_stream import FrameworkState
+from trainguard.ledger.bucket import Bucket
 from trainguard.records import JobRecord, Status
 from trainguard.report.document import RuleEntry
 from trainguard.report.rule_entries import rule_entries
@@ -30,15 +31,21 @@ def saying(verdict: Verdict, **said: Any) -> Verdict:
 def test_given_verdicts_when_listed_then_findings_are_first_by_rank_and_the_others_by_status() -> None:
     listed = rule_entries(
         judged_job(
-            quiet("OverallSystemUsage", Status.DISABLED),
-            quiet("Dataloader", Status.NOT_APPLICABLE),
-            quiet("StepOutlier", Status.WAITING_FOR_DATA),
-            quiet("BatchSize", Status.WARMING_UP),
-            quiet("LoadBalancing"),
-            over("IOBottleneck", wasted=0.9),
-            fired("LowGPUUtilization", wasted=0.6),
-            fired("CPUBottleneck", wasted=0.5),
-            quiet("GPUMemoryIncrease", Status.ERROR),
+            *map(
+                in_job,
+                [
+                    quiet("OverallSystemUsage", Status.DISABLED),
+                    quiet("Dataloader", Status.NOT_APPLICABLE),
+                    quiet("StepOutlier", Status.WAITING_FOR_DATA),
+                    quiet("BatchSize", Status.WARMING_UP),
+                    quiet("LoadBalancing"),
+                    over("IOBottleneck", (0.0, 8.0)),
+                    fired("LowGPUUtilization", (8.0, None)),
+                    fired("CPUBottleneck", (8.0, None)),
+                    quiet("GPUMemoryIncrease", Status.ERROR),
+                ],
+            ),
+            nodes=[Node(lost=[(0.0, 10.0, {Bucket.UNEXPLAINED: 0.9})])],
         )
     )
     assert [(each.rule, each.status) for each in listed] == [
@@ -52,7 +59,7 @@ def test_given_verdicts_when_listed_then_findings_are_first_by_rank_and_the_othe
         ("Dataloader", "NOT_APPLICABLE"),
         ("OverallSystemUsage", "DISABLED"),
     ]
-    assert [each.severity for each in listed[:4]] == ["critical", "critical", "critical", None]
+    assert [each.severity for each in listed[:4]] == ["high", "high", "critical", None]
 
 
 @pytest.mark.parametrize(
@@ -140,9 +147,8 @@ def test_given_framework_metrics_when_a_rule_still_does_not_apply_then_more_of_t
 
 def test_given_an_instance_that_is_too_large_when_listed_then_the_overview_recommends_a_smaller_one() -> None:
     verdict = saying(quiet("OverallSystemUsage"), oversized=True)
-    judged = judged_job(verdict, by_node={"OverallSystemUsage": {"algo-1": verdict}})
-    assert [each.recommendation for each in rule_entries(judged)] == ["Try the job on a smaller instance."]
-    assert entry(verdict).recommendation is None
+    assert entry(verdict).recommendation == "Try the job on a smaller instance."
+    assert entry(quiet("OverallSystemUsage")).recommendation is None
 
 
 def test_given_a_rule_that_another_setting_leaves_out_when_listed_then_the_setting_is_named() -> None:

@@ -212,7 +212,8 @@ def test_given_fires_when_reported_then_they_are_in_order_of_steps() -> None:
     late = Check(step=9, at=9.0, fires=True, reason="late", tensor="t")
     early = Check(step=2, at=2.0, fires=True, reason="early")
     report = training_report(
-        TrainingDigest(), {"training/A": RuleFires(late, (9,)), "training/B": RuleFires(early, (2, 7))}
+        TrainingDigest(),
+        {"training/A": RuleFires(late, late.reason, (9,)), "training/B": RuleFires(early, early.reason, (2, 7))},
     )
     assert [(each.rule, each.step, each.tensor) for each in report.fires] == [
         ("training/B", 2, None),

@@ -12,7 +12,7 @@ from trainguard.rules.dataloader import Dataloader, DataloaderParameters
 from trainguard.rules.loader_series import LoaderState
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeView
 from trainguard.rules.rule_result import RuleResult
-from trainguard.state.use_by_time import UseByTime
+from trainguard.state.gpu_time import GpuTime
 from trainguard.telemetry.framework import FrameworkEvents
 
 RULE = Dataloader()
@@ -68,11 +68,11 @@ def busy_at(level: float) -> NodeView:
     return minute.view
 
 
-def used_at(level: float, *, hours: float) -> UseByTime:
+def used_at(level: float, *, hours: float) -> GpuTime:
     """GPUs of which the first is so busy, percent, from the start of the loop on, and the second is never used."""
-    use, times = UseByTime(), START + np.arange(0.0, 3_600.0 * hours, 15.0)
-    use.add(times, np.full((len(times), 2), [level, 0.0]))
-    return use
+    use, times = GpuTime(), START + np.arange(0.0, 3_600.0 * hours, 15.0)
+    use.add(times, np.full((len(times), 2), [level, 0.0]), interval_s=15.0)
+    return use.finished(15.0)
 
 
 def node_at(level: float, *objects: FrameworkEvents, hours: float = 0.2) -> NodeFacts:

@@ -8,7 +8,7 @@ from trainguard.rules.rule_inputs import FrameworkView, JobView, NodeFacts, Node
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.step_outlier import StepOutlier, StepOutlierParameters
 from trainguard.rules.step_series import StepSeries, StepsState
-from trainguard.state.use_by_time import UseByTime
+from trainguard.state.gpu_time import GpuTime
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.snapshots import FloatArray, IntArray
 from trainguard.telemetry.steps import StepBatch
@@ -38,12 +38,12 @@ def judge(
     parameters: StepOutlierParameters = DEFAULTS,
     view: FrameworkView = VIEW,
     system: NodeView | None = None,
-    use: UseByTime | None = None,
+    use: GpuTime | None = None,
     followed: bool = True,
 ) -> RuleResult:
     state = folded(*streams, parameters=parameters, followed=followed)
     facts = NodeFacts(
-        "algo-1", system=system, framework=view, collected={RULE.name: state}, use=UseByTime() if use is None else use
+        "algo-1", system=system, framework=view, collected={RULE.name: state}, use=GpuTime() if use is None else use
     )
     return RULE.judge(job_of({"algo-1": facts}, closed=view.closed), parameters)
 

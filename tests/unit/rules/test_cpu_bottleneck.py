@@ -324,6 +324,16 @@ def test_given_a_core_that_is_as_full_while_the_gpus_work_when_judged_then_it_is
         assert not result.clause
 
 
+@pytest.mark.parametrize("interval_s", [10.0, 30.0, 60.0])
+def test_single_busy_readings_are_no_contrast(
+    interval_s: float,
+) -> None:
+    busy = np.random.default_rng(3).random(round(18_000.0 / interval_s)) < 0.35
+    result = judge(series(np.where(busy, 95.0, 0.0), cpu=HOT, interval_s=interval_s)).last
+
+    assert (result.status, result.kind) == (Status.FIRED, BottleneckKind.WAITS)
+
+
 def test_given_no_time_in_which_the_gpus_work_when_judged_then_there_is_nothing_to_compare_with() -> None:
     waits = np.arange(360) % 2 == 0
     result = judge(series(np.where(waits, 0.0, BUSY), cpu=HOT, interval_s=5.0), CPUBottleneckParameters(threshold=40.0))

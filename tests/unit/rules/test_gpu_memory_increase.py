@@ -201,6 +201,7 @@ def test_given_points_about_patience_and_three_windows_when_judged_then_it_warms
 
     assert [said.status for said in result.results] == [Status.WARMING_UP] * 79 + [Status.OK] * 3
     assert result.results[78].patience == "79/80"
+    assert [said.needs_longer for said in result.results[78:80]] == [True, False]
     assert result.results[39].reason == (
         "algo-1 has 40 of the 80 points that a first verdict takes, 20 of patience and 3 windows of 20; about 20 s "
         "left."

@@ -15,6 +15,8 @@ from trainguard.rules.hung_steps import ProcessProgress, ProgressState, behind
 from trainguard.rules.hung_watch import WatchState
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
+from trainguard.telemetry.framework import FrameworkEvents
+from trainguard.telemetry.steps import StepBatch
 
 WORK_W, HUNG_W, IDLE_W = 400.0, 110.0, 70.0
 HANG = 20
@@ -350,3 +352,32 @@ def test_given_a_standstill_when_it_is_said_then_its_facts_hold_its_numbers() ->
     assert facts["standstill_time"].value == (said.measured or 0.0) * 60.0
     assert said.progress is not None
     assert (said.progress.needed, said.progress.counts) == (150, "seconds")
+
+
+@pytest.mark.parametrize(("strays", "status"), [(1, Status.FIRED), (3, Status.OK)])
+def test_a_gpu_goes_on_spinning_where_few_readings_stray(strays: int, status: Status) -> None:
+    look, rows = (HUNG_W, HUNG_W), 12 * 18
+    node = Rows([(100.0, 100.0)] * 18).series()
+    node.gpu[12 * 9 : 12 * 9 + strays, 0] = 92.0
+    node = NodeSeries(node.gpu, np.full(rows, 10.0), np.zeros((rows, 2)), node.io_wait_max, node.interval_s)
+    readings: Readings = {
+        "PowerWatts": {f"gpu{gpu}": [watts] * 12 for gpu, watts in enumerate(look)},
+        "PowerLimitWatts": {"gpu0": 700.0, "gpu1": 700.0},
+    }
+    state = replay_devices(HungJob(), HungJobParameters(), node, lambda _: readings).state
+    assert isinstance(state, WatchState)
+    assert over(state).status is status
+
+
+def test_steps_that_come_late_are_before_the_one_that_was_cut() -> None:
+    state = ProgressState()
+    for begun_s, lasted_s, number in [(0, 1, "1"), (600, 900, "601"), (598, 1, "600")]:
+        times = np.array([begun_s * 1_000_000], dtype=np.int64), np.array([lasted_s * 1_000_000], dtype=np.int64)
+        state.fold(FrameworkEvents((StepBatch("n-rank0", "TRAIN", *times, (number,)),)))
+    assert state.processes["n-rank0"].ended_by(601.0, 1_499.0) == 599.0
+
+
+@pytest.mark.parametrize(("known_min", "onset_min"), [(HANG - 0.1, HANG - 0.1), (HANG - 3, HANG)])
+def test_a_hang_begins_after_the_last_work(known_min: float, onset_min: float) -> None:
+    said = over(standing(4), steps={"algo-1-rank0": (known_min, 500)})
+    assert said.onset == pytest.approx(JOB_START + 60.0 * onset_min, abs=6.0)

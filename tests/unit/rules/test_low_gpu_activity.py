@@ -7,7 +7,7 @@ from tests.unit.rules.node_replay import JOB_START, Replay
 from trainguard.records import Status
 from trainguard.rules.low_gpu_devices import MOST_MINUTES
 from trainguard.rules.low_gpu_node import WEAK_MEAN
-from trainguard.rules.low_gpu_results import SM_P95, TENSOR_P95
+from trainguard.rules.low_gpu_results import MEMORY_P95, SM_P95, TENSOR_P95
 from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 
@@ -105,6 +105,22 @@ def test_given_a_hollow_gpu_by_its_tensor_cores_when_judged_then_the_measure_is_
     assert "activity of tensor cores and memory of at most 1 % (threshold 5 %), at 110 W" in said.reason
     assert (said.measure, said.plain_details["measure"]) == (TENSOR_P95, "activity of tensor cores and memory")
     assert judge(steady(5.0)).last.plain_details["measure"] == "SM activity"
+
+
+@pytest.mark.parametrize(
+    ("memory", "power", "status"),
+    [(0.9, 110.0, Status.FIRED), (1.0, 110.0, Status.OK), (0.9, 300.0, Status.OK)],
+    ids=["neither", "memory", "power"],
+)
+def test_a_busy_gpu_that_uses_no_memory_and_little_power_is_hollow(memory: float, power: float, status: Status) -> None:
+    said = judge(lambda _: {"DRAMActivityPercent": {"gpu0": memory}, "PowerWatts": {"gpu0": power}}).last
+
+    assert said.status is status
+    if status is Status.FIRED:
+        facts = {fact.name: fact.value for fact in said.facts}
+        assert (said.kind, said.measure, said.gpus) == (Kind.LOW_ACTIVITY, MEMORY_P95, ("gpu0",))
+        assert (facts["p95_activity_at_work"], facts["mean_utilization_at_work"], facts["power"]) == (0.9, 98.0, 110.0)
+        assert said.wasted_share is None
 
 
 def idle(readings: DevicesAt, busy: float) -> Replay:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.unit.rules.node_replay import JOB_START, node_minutes, series
+from tests.unit.rules.node_replay import JOB_START, node_minutes, replay, series
 from trainguard.records import Status
 from trainguard.rules.low_gpu_utilization import (
     LowGPUUtilization,
@@ -108,3 +108,31 @@ def test_given_dips_in_the_newest_window_when_they_are_seen_then_they_began_with
     RULE.observe(state, list(node_minutes(series(level, interval_s=10.0), closed=False))[-1], DEFAULTS)
     streak = state.streaks["gpu0"]
     assert (streak.kind, streak.begun, streak.onset) == ("fluctuating", 280, JOB_START + 2_800.0)
+
+
+@pytest.mark.parametrize(("later", "fires"), [(74.0, True), (76.0, False)])
+def test_a_low_gpu_is_found_until_it_is_five_points_above(later: float, fires: bool) -> None:
+    levels = [95.0] * 30 + [60.0] * 150 + [later] * 90
+
+    result = replay(RULE, DEFAULTS, series(levels, interval_s=10.0), closed=False)
+
+    assert result.statuses[29] is Status.FIRED
+    assert (result.last.status is Status.FIRED) is fires
+
+
+def test_a_gpu_that_was_never_low_has_no_margin() -> None:
+    levels = [95.0] * 30 + [74.0] * 240
+
+    result = replay(RULE, DEFAULTS, series(levels, interval_s=10.0), closed=False)
+
+    assert result.first_fire is None
+
+
+@pytest.mark.parametrize(("low", "fires"), [(14.0, True), (16.0, False)])
+def test_a_gpu_that_fluctuates_is_found_until_its_dips_are_shallow(low: float, fires: bool) -> None:
+    levels = [95.0] * 12 + [95.0, 95.0, 0.0] * 60 + [95.0, 95.0, low] * 40
+
+    result = replay(RULE, DEFAULTS, series(levels, interval_s=10.0), closed=False)
+
+    assert Status.FIRED in result.statuses[:32]
+    assert (result.last.status is Status.FIRED) is fires

@@ -14,7 +14,7 @@ from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.step_outlier_text import StepOutlierKind
 from trainguard.rules.step_overlap import StepOverlap
 from trainguard.rules.time_table import TimeTable
-from trainguard.state.use_by_time import UseByTime
+from trainguard.state.gpu_time import GpuTime
 from trainguard.telemetry.framework import FrameworkEvents
 from trainguard.telemetry.steps import StepBatch
 
@@ -23,12 +23,12 @@ SECONDS = slow_every(np.full(3_000, 0.1), 20, 30.0)
 LENGTH_S = float(SECONDS.sum())
 
 
-def system(*levels: float, until_s: float = LENGTH_S) -> tuple[NodeView, UseByTime]:
+def system(*levels: float, until_s: float = LENGTH_S) -> tuple[NodeView, GpuTime]:
     """GPUs that are so busy (percent) while the steps go on, up to ``until_s`` after their start."""
     (minute,) = node_minutes(series(np.full((120, len(levels)), levels), interval_s=0.5), closed=False)
-    use, times = UseByTime(), START + np.arange(0.0, until_s, 2.0)
-    use.add(times, np.full((len(times), len(levels)), levels))
-    return replace(minute.view, node="algo-1", watermark_s=float(times[-1])), use
+    use, times = GpuTime(), START + np.arange(0.0, until_s, 2.0)
+    use.add(times, np.full((len(times), len(levels)), levels), interval_s=2.0)
+    return replace(minute.view, node="algo-1", watermark_s=float(times[-1])), use.finished(2.0)
 
 
 def slow_beside(*levels: float) -> RuleResult:

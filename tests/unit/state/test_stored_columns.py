@@ -1,7 +1,5 @@
 """The bytes of a window's columns and of a state: items that lie in tables are read for months."""
 
-import zlib
-
 import msgspec
 import numpy as np
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from trainguard.errors import StateCodecError, StateDamagedError
 from trainguard.state.codec import (
     PackedColumn,
+    compress,
     decode_state,
     encode_state,
     pack_column,
@@ -137,10 +136,17 @@ def test_given_another_codec_when_decoded_then_it_is_refused_as_it_is(codec: int
 
 
 def test_given_bytes_that_unpack_to_very_many_when_decoded_then_no_more_than_64_mib_are_unpacked() -> None:
-    packer, part = zlib.compressobj(1), bytes(MEBIBYTE)
-    data = b"".join([*(packer.compress(part) for _ in range(64)), packer.compress(b"x"), packer.flush()])
+    data = compress(bytes(64 * MEBIBYTE + 1))
     with pytest.raises(StateDamagedError, match=r"cut off, or larger than 67,108,864 bytes"):
         decode_state("job/algo-1#system", 1, data, SampleWindowState)
+
+
+@pytest.mark.parametrize("place", range(0, 60, 5))
+def test_a_state_of_which_a_bit_has_changed_is_damaged(place: int) -> None:
+    data = bytearray(encode_state(SampleWindowState(missing_s=7.5, gaps=[(1.0, 2.0), (5.0, 9.0)])))
+    data[place % len(data)] ^= 1
+    with pytest.raises(StateDamagedError, match="damaged"):
+        decode_state("job/algo-1#system", 1, bytes(data), SampleWindowState)
 
 
 @pytest.mark.parametrize("slots", [{}, {"Rule": None}, {"Rule": {"data": b""}}, {"Other": {"data": b"\x01"}}])

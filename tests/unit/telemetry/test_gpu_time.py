@@ -1,12 +1,14 @@
 """What GPUs did with their time: exact at any sampling interval, and the same from whatever portions."""
 
+import itertools
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainguard.state.gpu_time import BUSY, IDLE, SAMPLED, GpuTime
+from trainguard.state.gpu_time import GpuTime
 from trainguard.state.time_grid import MOST_STEPS
 
 START = 1_700_000_007.25
@@ -31,8 +33,8 @@ def timed(
 
 def sums(use: GpuTime, every_s: float = 60.0) -> list[float]:
     """Return GPU-seconds sampled, busy and idle."""
-    done = use.finished(every_s)
-    return [float(done.grid.column(column).sum()) / 1_000 for column in (SAMPLED, BUSY, IDLE)]
+    found: list[float] = use.finished(every_s).sums().sum(axis=1).tolist()
+    return found
 
 
 def regular(count: int, every_s: float, start: float = START) -> list[float]:
@@ -42,17 +44,17 @@ def regular(count: int, every_s: float, start: float = START) -> list[float]:
 
 def test_given_half_an_hour_when_added_then_steps_are_short() -> None:
     use = timed(regular(30, 60.0, 0.06), np.array([90.0] * 15 + [10.0] * 15)).finished(60.0)
-    steps = [*use.steps(1_790.0)]
+    levels = use.levels.means()[:, 0].round().tolist()
 
-    assert [round(step.percent) for step in steps[:30] + steps[31:60]] == [90] * 30 + [10] * 29
-    assert (steps[0].start, steps[1].start, steps[-1].end) == (0.06, 30.0, 1_790.0)
+    assert levels[:30] + levels[31:60] == [90.0] * 30 + [10.0] * 29
+    assert (use.grid.edges[0], use.grid.width_s) == (0.0, 30.0)
 
 
 def test_given_a_month_when_added_then_the_steps_are_few_and_keep_their_sums() -> None:
     use = timed(regular(1_500, 1_800.0), np.array([100.0] * 1_000 + [0.0] * 500), every_s=1_800.0)
 
-    assert len([*use.steps(1e12)]) <= MOST_STEPS
-    assert sums(use, 1_800.0) == [2_700_000.0, 1_800_000.0, 900_000.0]
+    assert use.levels.means().shape[0] <= MOST_STEPS
+    assert sums(use, 1_800.0) == pytest.approx([2_700_000.0, 1_800_000.0, 900_000.0], rel=1e-3)
     assert len(msgspec.msgpack.encode(use)) < 2_000
 
 
@@ -98,7 +100,58 @@ def test_given_a_job_that_begins_to_work_when_marked_then_what_was_before_is_exa
 
 
 def test_given_no_sample_of_a_gpu_when_added_then_there_is_no_step() -> None:
-    assert [*timed(regular(5, 60.0), np.full(5, np.nan)).steps(1e12)] == []
+    use = timed(regular(5, 60.0), np.full(5, np.nan))
+
+    assert use.sums().shape == (3, 0)
+    assert use.between(START, START + 300.0, START + 240.0) is None
+
+
+def test_given_two_gpus_when_asked_then_each_has_its_mean() -> None:
+    times = np.array(regular(1_200, 1.0, 3.0))
+    busy = np.where(times < 303.0, 100.0, 50.0)
+    other = np.where(times < 603.0, np.nan, busy)
+    use = timed(times.tolist(), np.stack((busy, other), axis=1), every_s=1.0).finished(1.0)
+
+    early, late = use.between(0.0, 295.0, 1_202.0), use.between(905.0, 1_200.0, 1_202.0)
+
+    assert early is not None
+    assert late is not None
+    assert (early.start, early.end, early.means[0]) == (3.0, 300.0, 100.0)
+    assert np.isnan(early.means[1])
+    assert (late.start, late.end, *late.means.tolist()) == (900.0, 1_200.0, 50.0, 50.0)
+
+
+def test_given_a_moment_when_asked_then_it_is_the_step_around_it() -> None:
+    use = timed(regular(25, 1.0, 0.06), np.array([20.0] * 15 + [80.0] * 10), every_s=1.0).finished(1.0)
+
+    found = use.between(17.0, 18.0, 24.06)
+
+    assert found is not None
+    assert (found.start, found.end, found.means.round().tolist()) == (15.0, 24.06, [80.0])
+    assert use.between(50.0, 60.0, 24.06) is None
+
+
+@pytest.mark.parametrize("hours", [0.4, 1.0, 7.0, 30.0])
+def test_levels_of_a_long_job_are_true_to_a_percent(hours: float) -> None:
+    count = round(hours * 360.0)
+    random = np.random.default_rng(3)
+    percents = np.clip(random.normal([93.4, 60.2, 5.5, 99.8], 2.0, (count, 4)), 0.0, 100.0)
+    percents[count // 3 : count // 2] = 0.0
+    use = timed(regular(count, 10.0), percents, every_s=10.0).finished(10.0)
+
+    for begin, end in [(0.0, 1.0), (0.1, 0.25), (0.55, 0.95)]:
+        found = use.between(START + begin * 3_600.0 * hours, START + end * 3_600.0 * hours, 1e12)
+        assert found is not None
+        times = np.array(regular(count, 10.0))
+        rows = (times >= found.start) & (times < found.end)
+        assert found.means == pytest.approx(percents[rows].mean(axis=0), abs=0.6)
+    busy = use.sums()[1]
+    assert busy.sum() == pytest.approx(percents.sum() / 100.0 * 10.0, rel=1e-4)
+    in_steps = [
+        percents[(np.array(regular(count, 10.0)) >= start) & (np.array(regular(count, 10.0)) < end)].mean()
+        for start, end in itertools.pairwise(use.grid.edges[3:13])
+    ]
+    assert 100.0 * busy[3:12] / use.sums()[0][3:12] == pytest.approx(in_steps, abs=1.0 if hours > 1.0 else 3.0)
 
 
 def test_given_a_sample_once_more_when_added_then_its_time_counts_once() -> None:
@@ -139,11 +192,15 @@ def test_given_irregular_samples_when_added_then_all_the_time_between_is_sampled
     [
         [[0, 3, []]],
         [[0, 1, [[1], [1, 2]]]],
-        [[0, 1, [[-1], [0], [0]]]],
+        [[0, 1, [[-1], [0]]]],
+        [[0, 1, [[1], [0]]], [[b"d"], [[0], [0]]], [[1, 2, 3]]],
+        [[0, 1, [[1], [0]]], [[b"", b""], [[0], [0]]], [[1, 2, 3]]],
+        [[0, 1, [[1, 2], [0, 0]]], [[b"f"], [[0], [0]]], [[1, 2, 3]]],
+        [[0, 1, [[1, 2], [0, 0]]], [[b"d"], [[0], []]], [[1, 2, 3]]],
         [[-5, 1, []]],
-        [[0, 1, []], [[1, 2]]],
-        [[0, 1, []], [], 0, 0, [5], []],
-        [[0, 1, []], [], 0, 0, [5], [[1, 2, 3]]],
+        [[0, 1, []], [[], [[], []]], [[1, 2]]],
+        [[0, 1, []], [[], [[], []]], [], 0, 0, [5], []],
+        [[0, 1, []], [[], [[], []]], [], 0, 0, [5], [[1, 2, 3]]],
     ],
 )
 def test_given_stored_parts_that_do_not_fit_when_read_then_they_are_refused(stored: object) -> None:

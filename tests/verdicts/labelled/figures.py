@@ -83,7 +83,7 @@ class Figures:
     @property
     def out_of_order(self) -> list[tuple[JobScore, JobScore]]:
         """The pairs in which the graver job has the lower score."""
-        return [(one, other) for one, other in self.pairs if (one.faults[0].score or 0) < (other.faults[0].score or 0)]
+        return [(one, other) for one, other in self.pairs if _score(one) + goals.SCORE_WITHIN < _score(other)]
 
     @property
     def lost(self) -> Share:
@@ -95,8 +95,8 @@ class Figures:
         """How many findings beside planted faults nothing explains."""
         return sum(len(job.unexplained) for job in self.jobs)
 
-    def true_facts(self, what: str | None = None) -> Share:
-        """Return how many checks of findings, facts and ledgers hold, all or those of one thing."""
+    def true_checks(self, what: str | None = None) -> Share:
+        """Return how many checks of findings and ledgers hold, all or those of one thing."""
         checks = [check for job in self.jobs for check in job.checks if what in (None, check.what)]
         return Share(sum(check.holds for check in checks), len(checks))
 
@@ -109,6 +109,10 @@ class Figures:
     def checked(self) -> list[str]:
         """What is checked."""
         return sorted({check.what for job in self.jobs for check in job.checks})
+
+
+def _score(job: JobScore) -> float:
+    return job.faults[0].score or 0.0
 
 
 def _graver(one: JobScore, other: JobScore) -> bool:

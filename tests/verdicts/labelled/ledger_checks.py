@@ -12,7 +12,9 @@ from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.noise import Floats
 from tests.verdicts.labelled.reported import Reported
 
-WORKS_PERCENT = 10.0
+WORKS_PERCENT, WORK_S = 10.0, 60.0
+"""A node works where a GPU is at so many percent for as long: before that it starts, as when it compiles."""
+
 OUTSIDE = ("compute", "start_up", "tail", "hang", "no_samples")
 """Buckets that utilization and the label tell exactly. All others are lost while the job works."""
 
@@ -42,12 +44,16 @@ def ledger_checks(job: Job, report: Reported) -> Iterator[Check]:
 
 
 def _works(job: Job, node: int, at_s: Floats) -> npt.NDArray[np.bool_]:
-    """Return whether some GPU of a node is described as working at each of the times."""
+    """Return whether some GPU of a node is described as working at each of the times, for a minute at least."""
     works = np.zeros((at_s.size, job.machine.gpus), dtype=np.bool_)
     for _, piece in pieces_of(job, node):
         for begin, end in piece.spans(job.minutes):
             works[within(at_s, begin, end), list(piece.gpus) or slice(None)] = piece.load.busy >= WORKS_PERCENT
-    return works.any(axis=1)
+    found = np.asarray(works.any(axis=1))
+    changes = np.flatnonzero(np.diff(found, prepend=False, append=False))
+    for begin, end in zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True):
+        found[begin:end] = (end - begin) * job.interval_s >= WORK_S - job.interval_s
+    return found
 
 
 def true_shares(job: Job) -> dict[str, float]:
@@ -64,7 +70,9 @@ def _of_node(job: Job, node: int) -> dict[str, float]:
     lengths = np.where(lengths > max(2.1 * usual, 5.0), usual, lengths)
     hang_s = min((60.0 * fault.onset_min for fault in job.faults if fault.kind in ENDLESS), default=total_s)
     works = np.flatnonzero(_works(job, node, at_s) & (at_s < hang_s))
-    begin_s, end_s = (at_s[works[0]], at_s[works[-1]] + lengths[works[-1]]) if works.size else (0.0, total_s)
+    begin_s, end_s = hang_s if hang_s < total_s else 0.0, total_s
+    if works.size:
+        begin_s, end_s = at_s[works[0]], at_s[works[-1]] + lengths[works[-1]]
     lost = lengths * (1.0 - busy)
     counted = at_s < hang_s
     found = {

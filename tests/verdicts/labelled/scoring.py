@@ -8,7 +8,6 @@ from tests.claims.check import Checked
 from tests.verdicts.labelled import goals
 from tests.verdicts.labelled.checks import Check
 from tests.verdicts.labelled.description import Job
-from tests.verdicts.labelled.fact_checks import fact_checks
 from tests.verdicts.labelled.ledger_checks import ledger_checks
 from tests.verdicts.labelled.meeting import Span, meeting
 from tests.verdicts.labelled.profile_files import start_of
@@ -50,7 +49,7 @@ class JobScore:
 
     ``first`` is the rule that the verdict says to change first, None where nothing fired; ``first_is_right`` is None of
     a job without fault, and of one whose gravest fault was not found. ``unexplained`` are findings beside a fault that
-    it does not explain; ``together`` are the checks of several faults, ``facts`` those of facts and of the ledger.
+    it does not explain; ``together`` are the checks of several faults, ``ledger`` those of the ledger.
     ``claims`` is what was held against the raw data.
     """
 
@@ -62,7 +61,7 @@ class JobScore:
     first_is_right: bool | None
     unexplained: tuple[str, ...]
     together: tuple[Check, ...]
-    facts: tuple[Check, ...] = ()
+    ledger: tuple[Check, ...] = ()
     claims: Checked = field(default_factory=Checked)
 
     @property
@@ -77,7 +76,7 @@ class JobScore:
     @property
     def checks(self) -> tuple[Check, ...]:
         """All that was checked of its findings."""
-        return (*(check for fault in self.faults for check in fault.checks), *self.together, *self.facts)
+        return (*(check for fault in self.faults for check in fault.checks), *self.together, *self.ledger)
 
 
 def scored(job: Job, report: Reported) -> JobScore:
@@ -99,7 +98,7 @@ def scored(job: Job, report: Reported) -> JobScore:
         first_is_right=right,
         unexplained=tuple(each.rule for each in alarms if faults and each.rule not in explained),
         together=tuple(_together(job, faults, report)),
-        facts=(*fact_checks(job, report), *ledger_checks(job, report)),
+        ledger=tuple(ledger_checks(job, report)),
     )
 
 
@@ -194,6 +193,7 @@ def _loss(what: str, job: Job, wasted: tuple[float, float], lost: float | None) 
         return []
     said = "nothing" if lost is None else f"{100.0 * lost:.1f} %"
     within = goals.LOSS_WITHIN
-    holds = (1.0 - within) * least <= (lost or 0.0) <= (1.0 + within) * most
+    point = goals.LEDGER_WITHIN
+    holds = (1.0 - within) * least - point <= (lost or 0.0) <= (1.0 + within) * most + point
     true = f"{100.0 * most:.1f} %" if least == most else f"{100.0 * least:.1f} to {100.0 * most:.1f} %"
     return [Check(what, true, said, holds)]

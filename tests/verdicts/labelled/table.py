@@ -28,9 +28,9 @@ def _rows(figures: Figures) -> Iterator[str]:
     yield _row("other verdict at another interval", figures.lost, goals.LOST_BY_INTERVAL)
     yield _row("healthy jobs called healthy", figures.called_healthy, f"at least {_percent(goals.CALLED_HEALTHY)}")
     yield _row("findings that nothing explains", figures.unexplained, goals.UNEXPLAINED)
-    yield _row("what is said and true", figures.true_facts(), f"{goals.UNTRUE_FACTS} untrue")
+    yield _row("what is said and true", figures.true_checks(), f"{goals.UNTRUE} untrue")
     for what in figures.checked:
-        yield _row(f"  {what}", figures.true_facts(what), "")
+        yield _row(f"  {what}", figures.true_checks(what), "")
 
 
 def _classes(figures: Figures) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _of_job(job: JobScore) -> Iterator[str]:
         for check in fault.checks:
             if not check.holds:
                 yield f"{job.job.name}: {fault.rule} {check.what}: true {check.true}; said {_short(check.said)}"
-    for check in (*job.together, *job.facts):
+    for check in (*job.together, *job.ledger):
         if not check.holds:
             yield f"{job.job.name}: {check.what}: true {check.true}; said {check.said}"
     if job.first_is_right is False:

@@ -9,7 +9,7 @@ from tests.verdicts.training.table import table
 pytestmark = pytest.mark.verdicts
 
 GOAL = 15 / 22
-NAMED: dict[Form, int] = {"epochs with scores": 47, "epochs, losses alone": 36, "each step's loss": 28}
+NAMED: dict[Form, int] = {"epochs with scores": 48, "epochs, losses alone": 37, "each step's loss": 30}
 """How many of the 67 broken programs are named today, by what was recorded of them."""
 
 

@@ -50,6 +50,7 @@ def combine(rule: str, verdicts: Mapping[str, Verdict], nodes_of_job: int = 1) -
         worst=_worst(node, worst.result.worst),
         data_points=sum(each.result.data_points for each in verdicts.values()),
         affected_share=worst.affected_share,
+        oversized=bool(nodes) and all(verdicts[name].result.oversized for name in nodes),
         details={name: verdicts[name].result.details for name in sorted(verdicts)},
     )
     reach = Reach(_affected(verdicts, len(nodes)), len(nodes))

@@ -34,7 +34,7 @@ from trainguard.rules.protocol import AnyJobRule, RuleParameters
 from trainguard.rules.registry import spec_of
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import RuleResult
-from trainguard.state.use_by_time import UseByTime
+from trainguard.state.gpu_time import GpuTime
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
-            use=UseByTime() if system is None else system.state.use_by_gpu,
+            use=GpuTime() if system is None or framework is None else system.state.use.finished(system.interval_s),
         )
         return facts, failed
 

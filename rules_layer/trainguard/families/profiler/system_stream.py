@@ -23,7 +23,6 @@ from trainguard.rules.protocol import AnySystemRule
 from trainguard.rules.rule_inputs import IdleTime, NodeMinute, NodeView
 from trainguard.state.gpu_time import GpuTime
 from trainguard.state.sample_window import SampleWindow, SampleWindowState
-from trainguard.state.use_by_time import UseByTime
 from trainguard.telemetry.assemble import (
     OpenSnapshot,
     assemble,
@@ -62,7 +61,6 @@ class SystemState(msgspec.Struct, omit_defaults=True):
     last_fault: str | None = None
     skipped: list[int] = msgspec.field(default_factory=list)
     use: GpuTime = msgspec.field(default_factory=GpuTime)
-    use_by_gpu: UseByTime = msgspec.field(default_factory=UseByTime)
     gpu_interval_s: float | None = None
     near: bool = False
     mig_names: list[str] = msgspec.field(default_factory=list)
@@ -160,7 +158,6 @@ class SystemStream:
         kept = self.state.kept
         since = self._kept.working_since if kept.first_active_at is None else kept.first_active_at
         self.state.use.add(snapshots.times, snapshots.gpu_utilization, interval_s=self.interval_s, working_since=since)
-        self.state.use_by_gpu.add(snapshots.times, snapshots.gpu_utilization)
 
     def finish(self) -> list[Fire]:
         """Complete the snapshot that is open, and judge as a stream that has ended."""

@@ -179,7 +179,7 @@ def _lost(means: Sequence[float], count: int, limits: Limits) -> float | None:
     if (
         fallen < REAL_FALL * abs(means[0])
         or fallen <= 0.0
-        or fallen <= CLEAR_NOISE * _noise(before[: place + 1], falls=True)
+        or fallen <= CLEAR_NOISE * _noise(smoothed(before[: place + 1]), falls=True)
     ):
         return None
     for values in (means, _attenuated(means, place, count, fallen)):

@@ -61,7 +61,11 @@ def plain_lost_of(means: Sequence[float], count: int, limits: Limits) -> float |
     split = len(means) - count
     low = min(means[:split])
     place, fallen = list(means).index(low), means[0] - low
-    if fallen <= 0.0 or fallen < 0.2 * abs(means[0]) or fallen <= 4.0 * rough_of(means[: place + 1], down=True):
+    if (
+        fallen <= 0.0
+        or fallen < 0.2 * abs(means[0])
+        or fallen <= 4.0 * rough_of(medians(means[: place + 1]), down=True)
+    ):
         return None
     part = min(1.0, 0.75 * fallen / max(min(means[split:]) - low, 1e-300))
     for factor in (1.0, part):
