@@ -21,7 +21,7 @@ from trainguard.rules.rule_result import RuleResult
 ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
 DIGITS = 6
 SENTENCES = frozenset({"reason", "advice", "past_reason", "past_advice", "clause", "cost", "found", "text", "progress"})
-NOTHING = (None, [], {}, "", 0, False)
+NOTHING: tuple[Any, ...] = (None, [], {}, "", 0, False)
 MOST = 1e9
 """Larger numbers, such as times, are kept as they are."""
 

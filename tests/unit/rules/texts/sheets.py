@@ -25,7 +25,7 @@ _SPECS: Mapping[str, RuleSpec] = {
     for name, spec in family.items()
     if spec.text is not None
 }
-_FIRST = {id(spec.text): name for name, spec in reversed(_SPECS.items())}
+_FIRST = {id(spec.text): name for name, spec in reversed(list(_SPECS.items()))}
 WORDED: Mapping[str, RuleSpec] = {name: spec for name, spec in _SPECS.items() if _FIRST[id(spec.text)] == name}
 """The rules whose words are made of facts; of those that share a text, the first."""
 

@@ -75,7 +75,7 @@ def test_given_any_kind_when_worded_then_its_reason_is_of_sentences(sheet: Sheet
     reason = sheet.words().reason
     assert reason.endswith((".", ".)"))
     assert reason == reason.strip()
-    assert not re.search(r"\bNone\b(?! of)|\{|\}|  ", reason)
+    assert not re.search(r"\bNone\b(?! of)|  ", reason)
     assert ("nan" in reason.split()) <= any(fact.value == "nan" for fact in sheet.facts)
 
 
