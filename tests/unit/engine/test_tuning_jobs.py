@@ -18,7 +18,7 @@ WELL = [
     if "system/incremental" in each.key and "algo-1" in each.key
 ]
 ENDED = {
-    JOB: TunedJob(JobStatus.COMPLETED, finished=True, findings=1, rule="LowGPUUtilization", severity=Severity.HIGH),
+    JOB: TunedJob(JobStatus.COMPLETED, finished=True, findings=1, rule="LowGPUUtilization", severity=Severity.MEDIUM),
     OTHER: TunedJob(JobStatus.COMPLETED, finished=True),
 }
 
