@@ -36,6 +36,9 @@ SILENT_NODE_S = 120.0
 STEP_SLACK_S = 30.0
 """A step may end so much later than its last kernel."""
 
+WRITTEN_LATE_S = 60.0
+"""Files of steps come so late: where GPUs have worked for longer since the last step that is known, others followed."""
+
 SPINNING_S, SPINNING_AT_END_S = 60.0, 15.0
 """All GPUs that spin while no step ends hang after so long; of a job that ended like that nobody is woken for less."""
 
@@ -212,7 +215,7 @@ class HungJobOverNodes(JoinedRule[HungJobParameters, ProgressState]):
             worst=where[0] if where else None,
             affected_share=wasted,
             wasted_share=wasted,
-            onset=last_step_end if stopped else since,
+            onset=last_step_end if stopped and last_step_end >= since - WRITTEN_LATE_S else since,
             gpus=(*standstill.waiting, *standstill.idle),
             time_left_s=0.0,
             details=details,

@@ -375,3 +375,9 @@ def test_steps_that_come_late_are_before_the_one_that_was_cut() -> None:
         times = np.array([begun_s * 1_000_000], dtype=np.int64), np.array([lasted_s * 1_000_000], dtype=np.int64)
         state.fold(FrameworkEvents((StepBatch("n-rank0", "TRAIN", *times, (number,)),)))
     assert state.processes["n-rank0"].ended_by(601.0, 1_499.0) == 599.0
+
+
+@pytest.mark.parametrize(("known_min", "onset_min"), [(HANG - 0.1, HANG - 0.1), (HANG - 3, HANG)])
+def test_a_hang_begins_after_the_last_work(known_min: float, onset_min: float) -> None:
+    said = over(standing(4), steps={"algo-1-rank0": (known_min, 500)})
+    assert said.onset == pytest.approx(JOB_START + 60.0 * onset_min, abs=6.0)

@@ -35,7 +35,7 @@ START_WITHIN_S = 300.0
 START_WITHIN_INTERVALS = 5.0
 
 LOSS_WITHIN = 0.25
-"""How far what a finding claims may be from the planted loss, as a share of it."""
+"""How far what a finding claims may be from the planted loss, as a share of it, and by a point of the paid time."""
 
 LEDGER_WITHIN = 0.01
 LEDGER_SAMPLES = 10

@@ -193,6 +193,7 @@ def _loss(what: str, job: Job, wasted: tuple[float, float], lost: float | None) 
         return []
     said = "nothing" if lost is None else f"{100.0 * lost:.1f} %"
     within = goals.LOSS_WITHIN
-    holds = (1.0 - within) * least <= (lost or 0.0) <= (1.0 + within) * most
+    point = goals.LEDGER_WITHIN
+    holds = (1.0 - within) * least - point <= (lost or 0.0) <= (1.0 + within) * most + point
     true = f"{100.0 * most:.1f} %" if least == most else f"{100.0 * least:.1f} to {100.0 * most:.1f} %"
     return [Check(what, true, said, holds)]
