@@ -9,9 +9,10 @@ import pytest
 
 from tests.families.training.runs import run_files, uploads_of
 from tests.families.training.test_scalars import events
-from tests.functional.test_local_equals_evaluator import EACH_MINUTE, told_by_event
+from tests.functional.test_local_equals_evaluator import EACH_MINUTE
 from tests.support import small_job
 from tests.support.captures import HELD_UP, Live, capture
+from tests.support.late_news import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.local.analysis import EvaluatedProfile, NoProgress, evaluated_profile

@@ -75,10 +75,13 @@ class Ledger:
         return self._entries(self.nodes)
 
     def by_node(self) -> list[NodeLedgerEntries]:
-        """Return the same of each node."""
+        """Return the same of each node, without the buckets that are empty."""
         return [
             NodeLedgerEntries(
-                node=node.node, gpus=node.gpus, gpu_seconds=node.paid_gpu_seconds, ledger=self._entries([node])
+                node=node.node,
+                gpus=node.gpus,
+                gpu_seconds=node.paid_gpu_seconds,
+                ledger=[entry for entry in self._entries([node]) if entry.gpu_seconds > 0.0],
             )
             for node in self.nodes
         ]

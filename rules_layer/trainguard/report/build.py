@@ -31,7 +31,7 @@ from trainguard.timeline.digest import NodeDigest
 from trainguard.timeline.series import Timelines
 from trainguard.timestamps import iso_time
 
-MOST_NODES = 512
+MOST_NODES = 128
 """The ledger is given node by node of so many nodes."""
 
 

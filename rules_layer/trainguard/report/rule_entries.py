@@ -52,7 +52,7 @@ def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> Rule
         for name, value in parameters_shown(judged.plan, verdict.rule).items()
     }
     details = result.plain_details
-    left_out = set([name for name in verdict.worst_first if name != JOB_NODE][NODES_WITH_DETAILS:])
+    left_out = set(_nodes_of(verdict, details, judged)[NODES_WITH_DETAILS:])
     return RuleEntry(
         rule=verdict.rule,
         status=shown_status(verdict).value,
@@ -72,6 +72,13 @@ def _entry(verdict: Verdict, severity: str | None, judged: EvaluatedJob) -> Rule
         details=_rounded({name: held for name, held in details.items() if name not in left_out}),
         nodes_left_out=len(left_out),
     )
+
+
+def _nodes_of(verdict: Verdict, details: Mapping[str, Any], judged: EvaluatedJob) -> list[str]:
+    """Return the nodes that have details, the worst first; a rule over the whole job names its worst alone."""
+    ranked = [name for name in verdict.worst_first if name != JOB_NODE]
+    worst = (verdict.result.worst or "").partition("/")[0]
+    return ranked or sorted(details.keys() & judged.streams.nodes, key=lambda name: (name != worst, len(name), name))
 
 
 def _rounded(value: Any) -> Any:

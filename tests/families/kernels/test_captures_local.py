@@ -61,12 +61,13 @@ def rows_of(job: Path) -> Mapping[str, RuleRow]:
 
 
 def said(rows: Mapping[str, RuleRow]) -> dict[str, RuleRow]:
-    """Return rows without what says when they were written, and that the stack's job has not ended."""
+    """Return rows without what says when they were written, what was paid, and that the stack's job has not ended."""
     same = {}
     for name, row in rows.items():
-        episodes = tuple(replace(each, end=None) for each in row.finding.episodes)
-        finding = replace(row.finding, episodes=episodes)
-        same[name] = replace(row, finding=finding, expires_at=None, fired_at=None, generation=0)
+        unpaid = {"wasted_s": None, "cost": None, "currency": None}
+        episodes = tuple(replace(each, end=None, **unpaid) for each in row.finding.episodes)
+        finding = replace(row.finding, episodes=episodes, cost=None)
+        same[name] = replace(row, finding=finding, wasted_percent=None, expires_at=None, fired_at=None, generation=0)
     return same
 
 

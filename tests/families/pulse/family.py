@@ -7,7 +7,7 @@ from tests.families.pulse.rule import FastPulse
 from tests.families.pulse.stream import PulseSession, PulseStream, state_of
 from trainguard.engine.family import Family, ObjectEvents, ObjectSource
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules
+from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts, JobRules, Look
 from trainguard.engine.streams.session import Stream
 from trainguard.engine.verdicts.combine import combine
 from trainguard.layout import EndKey
@@ -17,9 +17,7 @@ from trainguard.records import JobRecord, NodeRecord, StreamKey
 class PulseStreams(FamilyStreams):
     """The pulse of a job's workers."""
 
-    def judge(
-        self, job: JobRecord, plan: RulePlan, own: JobRules, *, closed: bool, now: float | None
-    ) -> FamilyVerdicts:
+    def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         return FamilyVerdicts([combine(rule, parts) for rule, parts in self.unit_verdicts().items()], [])
 
 

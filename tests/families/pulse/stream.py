@@ -17,6 +17,7 @@ from trainguard.engine.streams.rule_runner import RuleRunner, StoredRule
 from trainguard.engine.streams.session import NEWEST, Announced, Applied, Session, item_name
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import TelemetryFormatError
+from trainguard.pricing.cost import Account
 from trainguard.records import NodeRecord
 from trainguard.state.codec import decode_state
 
@@ -55,6 +56,10 @@ class PulseStream:
 
     def verdicts(self, *, closed: bool, of: Collection[str] | None = None) -> list[Verdict]:
         return self._rules.verdicts(_judge, interval_s=_INTERVAL_S, closed=closed, of=of)
+
+    def ledger(self, account: Account) -> None:
+        """Return nothing: no GPU is sampled."""
+        del account
 
     def store(self) -> PulseState:
         self._rules.store()

@@ -10,6 +10,7 @@ from tests.support.delivery import Network
 from tests.support.small_job import JOB, describe
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.job_verdicts import job_verdicts
+from trainguard.engine.streams.family_streams import Look
 from trainguard.families.profiler.family import PROFILER
 from trainguard.families.training.family import TrainingFamily
 from trainguard.families.training.keys import STALLED
@@ -109,7 +110,9 @@ def test_given_a_stall_when_the_job_is_judged_without_a_clock_then_it_stands() -
     job = network.job()
     plan = FAMILIES.plan(job)
     streams = FAMILIES.open(job.job, plan, network.world.nodes.of_job(JOB))
-    verdict = next(each for each in job_verdicts(job, plan, streams)[0] if each.rule == STALLED)
+    verdict = next(
+        each for each in job_verdicts(job, plan, streams, look=Look(streams.closed))[0] if each.rule == STALLED
+    )
     assert verdict.result.status is Status.FIRED
     assert verdict.history.is_open
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, in_job, judged_job
-from tests.support.ledgers import Part
+from tests.support.judged_jobs import JOB, START, Node, ended, in_job, judged_job
+from tests.support.ledgers import HOUR_S, Part
 from tests.support.verdicts import ALWAYS, fired, held, over, quiet
 from trainguard.engine.diagnosis.text import Sentences, counted_rules, sentences_of
 from trainguard.engine.verdicts.verdict import Verdict

@@ -12,7 +12,7 @@ from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.ledger.bucket import Bucket
 from trainguard.records import JobRecord, Status
 from trainguard.report.document import RuleEntry
-from trainguard.report.rule_entries import rule_entries
+from trainguard.report.rule_entries import NODES_WITH_DETAILS, rule_entries
 from trainguard.rules.low_gpu_node import IDLE_TIME
 from trainguard.rules.low_gpu_utilization import P5
 from trainguard.rules.rule_result import Measure
@@ -154,3 +154,13 @@ def test_given_an_instance_that_is_too_large_when_listed_then_the_overview_recom
 def test_given_a_rule_that_another_setting_leaves_out_when_listed_then_the_setting_is_named() -> None:
     left_out = entry(quiet("CPUBottleneck", Status.DISABLED), rule_to_invoke="StepOutlier")
     assert left_out.recommendation == "Set rule_to_invoke to ProfilerReport to run it with the others."
+
+
+def test_given_a_rule_over_the_job_with_many_nodes_then_its_worst_node_s_details_stay() -> None:
+    nodes = [Node(name=f"algo-{number}") for number in range(1, NODES_WITH_DETAILS + 11)]
+    details = {node.name: {"steps": 7} for node in nodes}
+    verdict = fired("StepOutlier", worst="algo-260/algo-260-7 TRAIN", details=details)
+    (found,) = rule_entries(judged_job(verdict, nodes=nodes))
+    assert (len(found.details), found.nodes_left_out) == (NODES_WITH_DETAILS, 10)
+    assert {"algo-260", "algo-1", "algo-255"} <= set(found.details)
+    assert "algo-256" not in found.details
