@@ -124,7 +124,7 @@ bench-smdebug: install  ## Measure smdebug beside the reader of debug-output; in
 	$(VENV)/python -m tests.perf.smdebug
 
 snapshot: install  ## Accept the template, the pictures and the recorded answers as they are now
-	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py tests/answers
+	TRAINGUARD_ACCEPT_SNAPSHOT=1 $(PYTEST) tests/infra/test_snapshot.py tests/browser/test_pictures.py tests/answers tests/unit/rules/texts
 
 reference: install  ## Write the reference of the command line, docs/reference/cli.md, from its help
 	$(VENV)/python -m docs.site.reference

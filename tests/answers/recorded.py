@@ -21,7 +21,7 @@ from trainguard.rules.rule_result import RuleResult
 ACCEPT = "TRAINGUARD_ACCEPT_SNAPSHOT"
 DIGITS = 6
 SENTENCES = frozenset({"reason", "advice", "past_reason", "past_advice", "clause", "cost", "found", "text", "progress"})
-NOTHING = (None, [], {}, "", 0, False)
+NOTHING: tuple[Any, ...] = (None, [], {}, "", 0, False)
 MOST = 1e9
 """Larger numbers, such as times, are kept as they are."""
 
@@ -64,6 +64,9 @@ def plain_facts(facts: Iterable[Fact]) -> list[str]:
 
 
 def _fact(fact: Fact) -> str:
+    msgspec.json.encode(fact)  # a number of numpy's is none that a row holds
+    assert fact.start is None or fact.end is None or fact.start <= fact.end, fact
+    assert not fact.name.startswith("mean_utilization") or 0.0 <= float(fact.value) <= 100.0, fact
     where = "/".join(each for each in (fact.node, fact.device) if each)
     limit = "" if fact.threshold is None else f"({rounded(fact.threshold)})"
     over = "" if fact.start is None and fact.end is None else f"{_time(fact.start)}..{_time(fact.end)}"

@@ -71,6 +71,7 @@ def test_given_random_jobs_when_a_rule_judges_each_nodes_steps_then_all_that_it_
 def judged_job(rule: Dataloader | StepOutlier, seed: int) -> Iterator[RuleResult]:
     """Yield what is said of a job's steps or data loaders after each minute, and at last of the job that has ended."""
     job = random_job(seed)
+    states: dict[str, Any]
     given: Any = EAGER[rule.name] if seed % 2 else rule.parameters_type()
     states = {node: rule.state_type() for node in job.series}
     views = {node: [each.view for each in node_minutes(job.series[node], closed=False)] for node in job.series}

@@ -181,7 +181,7 @@ class Job:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     """Return what a verdict says, without what is as it is by default."""
-    plain = {
+    plain: dict[str, Any] = {
         "shown": shown_status(verdict).name,
         "result": plain_result(verdict.result),
         "history": _history(verdict.history),

@@ -77,10 +77,13 @@ class NodeLedger:
 
     def times_of(self, bucket: Bucket, most: int) -> list[tuple[float, Span]]:
         """Return the ``most`` stretches that a bucket took most of, with its GPU-seconds, the largest first."""
-        held, lengths = self.of(bucket), np.diff(self.edges) * self.gpus
+        held = self.of(bucket)
+        if not held.any():
+            return []
+        lengths = np.diff(self.edges) * self.gpus
         full = held >= _MOST_OF * np.maximum(lengths, 1e-9)
         if not full.any():
-            full = held >= held.max(initial=0.0) if held.any() else full
+            full = held >= held.max()
         starts = np.flatnonzero(full & ~np.concatenate([[False], full[:-1]]))
         ends = np.flatnonzero(full & ~np.concatenate([full[1:], [False]]))
         runs = [

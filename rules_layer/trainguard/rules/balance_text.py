@@ -1,4 +1,4 @@
-"""What is said of GPUs, or nodes, that do less than others, from the facts of LoadBalancing."""
+"""What is said of GPUs, or nodes, that do less than others, from their facts."""
 
 from enum import StrEnum
 
@@ -21,7 +21,7 @@ REMEDY_OF_NODES = "its share of the data, its network, its GPUs' clocks; replace
 
 
 class LoadBalancingKind(StrEnum):
-    """What LoadBalancing says of the GPUs of a node, or of the nodes of a job."""
+    """What is said of the GPUs of a node, or of the nodes of a job."""
 
     APART = "apart"
     """Over the whole job a side's utilization has little in common with another's, and is lower."""

@@ -1,4 +1,4 @@
-"""The words of GPUMemoryIncrease."""
+"""The words on GPU memory that rises."""
 
 from collections.abc import Callable, Mapping
 
@@ -71,10 +71,11 @@ def _activity(sheet: FactSheet, kind: MemoryKind) -> str:
         return f"{where} grows: its floor rose by {amount} in {span}, window after window, to {floor}{more}"
     if kind is MemoryKind.LATE:
         return f"{where} grows: its floor of {floor} is {amount} above the highest until {span} before{more}"
-    newest = f"over the last window of {_span(sheet, 'window')} its floor is {floor}"
+    newest = f"over the last window of {_span(sheet, 'window')} its floor {'was' if sheet.past else 'is'} {floor}"
     before = f"the highest mean of all windows but the last two, {_percent(sheet, 'highest_mean_activity')}"
     if kind in {MemoryKind.JUMP, MemoryKind.RAMP}:
-        how = "jumped" if kind is MemoryKind.JUMP else "grows from window to window"
+        grows = "grew" if sheet.past else "grows"
+        how = "jumped" if kind is MemoryKind.JUMP else f"{grows} from window to window"
         return f"{where} {how}: {newest}, {amount} above {before}{more}"
     none = f"{where} shows no increase: {newest}"
     if kind is MemoryKind.LOAD_EXPLAINS:

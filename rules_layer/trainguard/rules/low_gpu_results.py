@@ -184,7 +184,7 @@ def pause_facts(view: NodeView) -> tuple[Fact, ...]:
     facts = () if breaks is None else tuple(each for each in break_facts(view, breaks) if each.name != "pause_share")
     if not paused or paused < LEFT_OUT_SHARE * (view.kept_total + paused):
         return facts
-    share = paused / (view.kept_total + paused)
+    share = float(paused / (view.kept_total + paused))
     since = {"series": UTILIZATION, "start": view.first_active_at}
     return (*facts, of_node(view, "paused_share", share, "share", **since))
 

@@ -112,8 +112,9 @@ def _sign(sheet: FactSheet) -> str:
 def _holding(sheet: FactSheet) -> str:
     gpus, holding = int(sheet.number("gpus")), int(sheet.number("gpus_holding"))
     if gpus == 1:
-        return "its GPU holds"
-    return f"{holding} of {gpus} GPUs {'holds' if holding == 1 else 'hold'}"
+        return f"its GPU {'held' if _is_past(sheet) else 'holds'}"
+    hold = "held" if _is_past(sheet) else "holds" if holding == 1 else "hold"
+    return f"{holding} of {gpus} GPUs {hold}"
 
 
 def _amount(held: Fact, total: Fact | None) -> str:
@@ -328,9 +329,9 @@ def _instances_low(sheet: FactSheet) -> Words:
     high, minutes = sheet["p95_sm_activity"], show_duration(sheet.number("low_time"))
     affected = int(sheet.number("gpus_affected"))
     more = f"; {affected} instances of {high.node} {'were' if _is_past(sheet) else 'are'} low" if affected > 1 else ""
-    leave = "left" if _is_past(sheet) else "leave"
+    leave, have = ("left", "had") if _is_past(sheet) else ("leave", "have")
     return Words(
-        f"{high.device} on {high.node}: for {minutes} 95 % of its minutes have an SM activity of at most "
+        f"{high.device} on {high.node}: for {minutes} 95 % of its minutes {have} an SM activity of at most "
         f"{_limit(high)}{more}{_UNMEASURED}.",
         "Raise the batch size, fuse small kernels (torch.compile, CUDA graphs), or give the job a smaller instance "
         f"than {high.device} on {high.node}: its kernels {leave} {show_percent(100.0 - float(high.value))} of its "

@@ -1,4 +1,4 @@
-"""The facts of GPUMemoryIncrease: kinds of what is found of memory activity, and the numbers that it rests on."""
+"""The facts of GPU memory that rises: kinds of what is found of memory activity, and the numbers that it rests on."""
 
 from collections.abc import Iterator
 from enum import StrEnum

@@ -151,7 +151,9 @@ class GpuTime(msgspec.Struct, array_like=True):
 
     def finished(self, interval_s: float) -> "GpuTime":
         """Return a copy in which the newest samples have the time that is known so far, the last one an interval."""
-        done = copy.deepcopy(self)
+        done = copy.copy(self)
+        done.grid, done.levels, done.gpus = copy.copy(self.grid), copy.copy(self.levels), list(self.gpus)
+        done.grid.columns = list(self.grid.columns)
         times_ms = np.array(self.times_ms, dtype=np.int64)
         values = np.array([_filled(row, len(self.gpus)) for row in self.percents], dtype=np.int64)
         interval_ms = round(interval_s * 1_000)

@@ -39,7 +39,7 @@ def assert_shown(results: list[RuleResult]) -> None:
 
 @pytest.mark.parametrize("rule", OF_NODES, ids=lambda rule: rule.name)
 def test_given_nodes_when_a_rule_judges_then_its_progress_is_shown(rule: AnySystemRule) -> None:
-    results = []
+    results: list[RuleResult] = []
     for seed in range(NODES):
         given = EAGER.get(rule.name, rule.parameters_type()) if seed % 2 else rule.parameters_type()
         node = random_node(seed)

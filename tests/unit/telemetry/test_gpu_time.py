@@ -206,3 +206,11 @@ def test_given_irregular_samples_when_added_then_all_the_time_between_is_sampled
 def test_given_stored_parts_that_do_not_fit_when_read_then_they_are_refused(stored: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(stored, GpuTime)
+
+
+def test_what_is_finished_leaves_the_stored_time_as_it_is() -> None:
+    use = timed(regular(30, 10.0), np.random.default_rng(1).uniform(0.0, 100.0, (30, 2)), every_s=10.0)
+    before = msgspec.msgpack.encode(use)
+
+    assert use.finished(10.0) == use.finished(10.0) != use
+    assert msgspec.msgpack.encode(use) == before

@@ -154,7 +154,7 @@ def _gap(gap: Gap) -> str:
 
 
 def _marked(finding: RankedFinding, case: Case) -> str:
-    """For example ``LowGPUUtilization, high, on 3 of 8 nodes, 2026-01-31 12:00 to 13:10 UTC``."""
+    """For example ``Some rule, high, on 3 of 8 nodes, 2026-01-31 12:00 to 13:10 UTC``."""
     affected, of = finding.nodes
     parts = [finding.rule, str(finding.finding.severity)]
     if affected < of:
@@ -245,7 +245,7 @@ def _spent(bill: Bill | Unpriced, case: Case) -> str:
 
 
 def counted_rules(case: Case, judged: Judged) -> str:
-    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (StepOutlier).``."""
+    """Say for example ``11 rules: 8 judged, 2 not applicable, 1 in error (its name).``."""
     parts = [f"{len(judged.judged)} judged"]
     for rules, word in (
         (judged.pending, "without a verdict"),

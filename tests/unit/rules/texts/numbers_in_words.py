@@ -9,13 +9,21 @@ from trainguard.timestamps import iso_time
 NUMBER = re.compile(r"(?<![\w./-])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 CLOCK = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: to (?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?)?(?: UTC)?")
 QUOTED = re.compile(r"`[^`]*`")
-FIXED = ("3 to 10 steps", "the busiest 5 %", "the idlest 5 %", "95 % of its", "95th percentile", "3 windows of")
+FIXED = (
+    "3 to 10 steps",
+    "the busiest 5 %",
+    "the idlest 5 %",
+    "95 % of its",
+    "3 windows of",
+    "5th to 95th percentile",
+    "95th percentile",
+)
 """Words that are the same in each judgement."""
 
 RATIOS = frozenset({("memory_in_use", "memory_total")})
 """Pairs of facts of which a sentence also gives the share."""
 
-UNUSED = frozenset({"p95_activity_at_work"})
+UNUSED = frozenset({"p95_activity_at_work", "p95_sm_activity"})
 """Percentages of which a sentence also gives what is left up to 100 %."""
 
 OTHERS = frozenset({("ranks", "ranks_affected")})

@@ -25,7 +25,7 @@ _SPECS: Mapping[str, RuleSpec] = {
     for name, spec in family.items()
     if spec.text is not None
 }
-_FIRST = {id(spec.text): name for name, spec in reversed(_SPECS.items())}
+_FIRST = {id(spec.text): name for name, spec in reversed(list(_SPECS.items()))}
 WORDED: Mapping[str, RuleSpec] = {name: spec for name, spec in _SPECS.items() if _FIRST[id(spec.text)] == name}
 """The rules whose words are made of facts; of those that share a text, the first."""
 
@@ -68,7 +68,11 @@ def _sheet(rule: str, said: Mapping[str, Any]) -> Sheet:
 def worded(sheet: Sheet) -> dict[str, Any]:
     """Return a sheet with its words, as its file has it."""
     now, past = sheet.words(), sheet.words(past=True)
-    said: dict[str, Any] = {"status": sheet.status.name, "kind": sheet.kind, "facts": msgspec.to_builtins(sheet.facts)}
+    said: dict[str, Any] = {
+        "status": sheet.status.name,
+        "kind": sheet.kind,
+        "facts": list(msgspec.to_builtins(sheet.facts)),
+    }
     said |= {"reason": now.reason}
     if sheet.status is Status.FIRED:
         said |= {"advice": now.advice, "clause": now.clause, "past_reason": past.reason}

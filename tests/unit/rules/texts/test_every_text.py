@@ -12,6 +12,7 @@ import pytest
 from tests.answers.recorded import ACCEPT
 from tests.unit.rules.texts.numbers_in_words import unfounded
 from tests.unit.rules.texts.sheets import WORDED, Sheet, file_of, sheets_of, worded, write
+from trainguard.kernels.findings.text import KernelKind
 from trainguard.records import Status
 
 SHEETS = [sheet for rule in WORDED if file_of(rule).exists() for sheet in sheets_of(rule)]
@@ -36,8 +37,26 @@ STANDING = (
     "the GPU has fallen off the bus",
     "in waits for data",
     "of the other GPUs have",
+    "is not measured, since its GPUs are partitioned",
+    "which is the threshold",
+    "that is above the threshold",
 )
 """What stays true of a finding that is over."""
+
+UNCHECKED = re.compile(r"(Once|[\d,]+ times) a (tensor|scalar) could not be checked.*")
+OF_A_STEP = frozenset({"training/NotLearning", "kernels/GpuBusyLow"})
+"""Rules that say in the present tense what the step, or the capture, that they name looks like."""
+
+UNSEEN = frozenset(
+    {
+        *(f"KernelKind.{kind.name}" for kind in KernelKind if kind is not KernelKind.GPU_GAP),
+        *("CaptureKind.CUT_OFF", "CaptureKind.UNREAD", "DivergedKind.EXPLODED", "DivergedKind.WAS_NOT_FINITE"),
+        *("HealthKind.POWER_LIMIT", "LowGPUUtilizationKind.SMALL_DIPS"),
+        *(f"LearningKind.{name}" for name in ("CAPPED", "JUMPS", "LEVEL", "WARM_UP", "WORSENS")),
+        *(f"StallKind.{name}" for name in ("ENDED", "NEWEST", "NOT_RUNNING", "RECENT", "RESUMED", "UNTIMED")),
+    }
+)
+"""Kinds of which the recorded answers have no judgement; the rules' own tests assert their words."""
 
 
 @pytest.mark.parametrize("rule", WORDED)
@@ -56,7 +75,8 @@ def test_given_any_kind_when_worded_then_its_reason_is_of_sentences(sheet: Sheet
     reason = sheet.words().reason
     assert reason.endswith((".", ".)"))
     assert reason == reason.strip()
-    assert not re.search(r"\bNone\b|\bnan\b|\{|\}|  ", reason)
+    assert not re.search(r"\bNone\b(?! of)|  ", reason)
+    assert ("nan" in reason.split()) <= any(fact.value == "nan" for fact in sheet.facts)
 
 
 @EACH
@@ -80,7 +100,9 @@ def test_given_any_kind_when_worded_then_each_number_is_a_facts(sheet: Sheet) ->
 
 @EACH_FIRED
 def test_given_a_finding_when_it_is_over_then_its_words_are_of_the_past(sheet: Sheet) -> None:
-    said = sheet.words(past=True).reason
+    if sheet.rule in OF_A_STEP:
+        return
+    said = UNCHECKED.sub("", sheet.words(past=True).reason)
     for standing in STANDING:
         said = said.replace(standing, "")
     assert PRESENT.findall(said) == []
@@ -102,4 +124,4 @@ def _kinds() -> Iterator[tuple[str, StrEnum]]:
 
 @pytest.mark.parametrize(("name", "kind"), dict(_kinds()).items())
 def test_given_an_enumeration_when_read_then_each_kind_has_a_sheet(name: str, kind: StrEnum) -> None:
-    assert any(sheet.kind == kind for sheet in SHEETS), name
+    assert any(sheet.kind == kind for sheet in SHEETS) != (name in UNSEEN)
