@@ -272,8 +272,16 @@ def similar_across_runs(run: Run) -> list[int]:
 
 
 def stalled_training(run: Run, threshold: float = 1800) -> list[int]:
-    pairs = zip(run.steps, run.steps[1:], strict=False)
-    return [before.step for before, after in pairs if after.at - before.at > threshold]
+    found, longest = [], 0.0
+    for before, after in zip(run.steps, run.steps[1:], strict=False):
+        gap = after.at - before.at
+        if gap > max(6 * 3_600.0, threshold, 2.0 * longest):
+            continue
+        if longest and gap > max(threshold, 2.0 * longest):
+            found.append(before.step)
+        else:
+            longest = max(longest, gap)
+    return found
 
 
 def tensor_variance(run: Run, max_threshold: float | None = None, min_threshold: float | None = None) -> list[int]:
