@@ -39,7 +39,7 @@ def random_run(seed: int) -> Run:
     }
     for _ in range(int(random.integers(5, 20))):
         step += int(random.integers(1, 5))
-        at += float(random.choice([1.0, 60.0, 1799.0, 1800.0, 1801.0], p=[0.4, 0.4, 0.1, 0.05, 0.05]))
+        at += float(random.choice([1.0, 60.0, 1799.0, 1800.0, 1801.0, 4000.0], p=[0.4, 0.35, 0.1, 0.05, 0.05, 0.05]))
         mode = (Mode.EVAL if random.random() < 0.3 else Mode.TRAIN) if with_modes else Mode.GLOBAL
         state["modes"][mode] += int(random.integers(1, 3))
         tensors = {name: value for name, value in _tensors(random, state).items() if random.random() < 0.85}
