@@ -1,5 +1,7 @@
 """A node without work: idle, never used, nearly idle, or hanging."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -124,11 +126,12 @@ def test_facts_of_a_job_idle_in_part_are_of_all_samples_of_their_time() -> None:
 
     facts = {fact.name: fact for fact in judge(node, closed=False).last.facts}
 
-    for name, true in {
+    means: dict[str, Callable[[FloatArray], float]] = {
         "idle_share": lambda part: float((part < 10.0).all(axis=1).mean()),
         "mean_utilization": lambda part: float(part.mean()),
         "highest_mean_utilization": lambda part: float(part.mean(axis=0).max()),
-    }.items():
+    }
+    for name, true in means.items():
         fact = facts[name]
         assert fact.start is not None
         assert fact.end is not None
