@@ -30,9 +30,7 @@ def of_node(
     name: str, value: float, *, unit: str = "", device: str | None = None, threshold: float | None = None
 ) -> Fact:
     """Return a fact of node n and its 25 minutes."""
-    return Fact(
-        name=name, value=value, unit=unit, node="n", device=device, start=0.0, end=1_500.0, threshold=threshold
-    )
+    return Fact(name=name, value=value, unit=unit, node="n", device=device, start=0.0, end=1_500.0, threshold=threshold)
 
 
 IDLE = (
