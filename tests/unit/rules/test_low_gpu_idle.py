@@ -1,6 +1,6 @@
 """A node without work: idle, never used, nearly idle, or hanging."""
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +12,9 @@ from trainguard.records import Status
 from trainguard.rules.low_gpu_node import IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_usage import CLAIMS, Kind
 from trainguard.telemetry.snapshots import FloatArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_and_not_before() -> None:
