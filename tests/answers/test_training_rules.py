@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -37,7 +37,7 @@ def _runs(rule: str) -> Mapping[str, tuple[Sequence[StepView], Mapping[str, Any]
         found |= {f"curve {seed}": (random_curves(seed).steps, {}) for seed in range(CURVES)}
     if rule in TRUSTED:
         for number, run in enumerate({(run.program, run.kind): run for run in recorded()}.values()):
-            by = ("epochs", "steps")[number % 2]
+            by: Literal["epochs", "steps"] = "steps" if number % 2 else "epochs"
             found[f"{run.program}, {run.kind}, {by}"] = list(run.steps(by)), {}
     return found
 

@@ -13,6 +13,7 @@ from tests.support.delivery import Network
 from tests.support.late_news import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
 from trainguard.engine.jobs.job_verdicts import job_verdicts
+from trainguard.engine.streams.family_streams import Look
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.layout import ProfileRoot
@@ -77,7 +78,8 @@ def evaluated(place: Path, job: JobRecord, workers: int) -> Evaluation:
 
 def verdicts(job: JobRecord, records: tuple[NodeRecord, ...] | list[NodeRecord]) -> list[Verdict]:
     plan = FAMILIES.plan(job)
-    return job_verdicts(job, plan, FAMILIES.open(job.job, plan, records))[0]
+    streams = FAMILIES.open(job.job, plan, records)
+    return job_verdicts(job, plan, streams, look=Look(streams.closed))[0]
 
 
 def assert_same(network: Network, local: Evaluation) -> None:

@@ -22,7 +22,7 @@ from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
-from trainguard.finding import Finding
+from trainguard.finding import Finding, Progress
 from trainguard.plain_text import LONGEST_SENTENCE, terminal_json
 from trainguard.pricing.cost import Account
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, Status, StreamKey
@@ -127,7 +127,7 @@ class _Notices:
 @given(text=hostile)
 def test_given_hostile_text_when_a_rule_says_it_then_row_and_outbox_have_it_on_one_line_and_cut(text: str) -> None:
     job = JobRecord("job", "unknown:job", "profiles", "")
-    result = RuleResult(Status.FIRED, text, worst=text, advice=text, patience=text)
+    result = RuleResult(Status.FIRED, text, worst=text, advice=text, progress=Progress(seen=2, needed=3, counts=text))
     context = RowContext(
         "job", "algo-1", FAMILIES.plan(job), 0.0, {"bad_lines": 1}, text, None, Account(None, None, 0.0, 1)
     )

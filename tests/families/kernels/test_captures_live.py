@@ -46,8 +46,9 @@ def test_given_a_late_rank_when_its_capture_is_judged_then_the_rule_fires_once_a
     assert row.status is Status.FIRED
     assert "Rank 2 comes last" in row.finding.reason
     assert sorted(live.fires()) == ["kernels/ExposedCommunication", "kernels/GpuGap", "kernels/LateRank"]
-    assert (row.about["framework"], row.about["traces"]) == ("pytorch", 4)
-    assert row.about["gain_share"]
+    about = {fact.name: fact.value for fact in row.finding.facts}
+    assert (about["framework"], about["traces"]) == ("pytorch", 4)
+    assert about["gain_share"]
     assert len(live.machine.ran) == 1
     assert {"kernels.html", "kernels.json"} <= set(live.names())
     report = build_report(live.net.job(), items_of(live.net.job(), live.world.nodes), now=live.net.now).report

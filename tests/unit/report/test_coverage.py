@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, judged_job
+from tests.support.judged_jobs import JOB, START, Node, ended, judged_job
+from tests.support.ledgers import HOUR_S
 from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import JobRecord
 from trainguard.report.coverage import coverage, data_covered, data_missing

@@ -66,7 +66,7 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     few = RuleRow(short.job, Finding("kernels/GpuGap", None, "Two steps."), Status.WARMING_UP, data_points=4)
     unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
     fired = found(slow, "kernels/LaunchBound")
-    told = {"framework": "jax", "traces": 8, "gain_share": 0.25}
+    told: dict[str, str | float] = {"framework": "jax", "traces": 8, "gain_share": 0.25}
     finding = replace(fired.row.finding, facts=tuple(Fact(name=name, value=value) for name, value in told.items()))
     report = fleet_of(
         with_rows(slow, replace(fired, row=replace(fired.row, finding=finding)), quiet(slow, "kernels/GpuGap")),

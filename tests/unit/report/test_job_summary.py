@@ -5,7 +5,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.support.judged_jobs import HOUR_S, JOB, START, Node, ended, judged_job
+from tests.support.judged_jobs import JOB, START, Node, ended, judged_job
+from tests.support.ledgers import HOUR_S
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.families.profiler.framework_stream import FrameworkState
 from trainguard.records import JobRecord, JobStatus

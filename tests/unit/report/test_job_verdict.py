@@ -18,7 +18,7 @@ from trainguard.report.job_verdict import LACKING_SHARE, STALE_S, SURE_AFTER_S, 
 from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdict, WouldDo, verdict_schema
 from trainguard.report.schema import encode_schema
 from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
-from trainguard.rules.low_gpu_utilization import P95
+from trainguard.rules.low_gpu_results import P95
 from trainguard.stores import StoredRow
 
 NOW = MONDAY + 10 * HOUR_S

@@ -14,7 +14,7 @@ from trainguard.records import JobRecord, Status
 from trainguard.report.document import RuleEntry
 from trainguard.report.rule_entries import NODES_WITH_DETAILS, rule_entries
 from trainguard.rules.low_gpu_node import IDLE_TIME
-from trainguard.rules.low_gpu_utilization import P5
+from trainguard.rules.low_gpu_results import P5
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
 

@@ -89,8 +89,10 @@ def test_given_a_starved_training_when_told_then_facts_and_words_are_of_its_loop
 
     facts = {fact.name: fact for fact in result.facts}
     waited, used = facts["waiting_share"], facts["mean_utilization"]
-    assert (waited.value, waited.threshold) == (pytest.approx(0.74, abs=0.01), 0.25)
-    assert (waited.start, waited.end) == (pytest.approx(START, abs=0.1), pytest.approx(START + 99.74, abs=0.1))
+    assert waited.value == pytest.approx(0.74, abs=0.01)
+    assert waited.threshold == 0.25
+    assert waited.start == pytest.approx(START, abs=0.1)
+    assert waited.end == pytest.approx(START + 99.74, abs=0.1)
     assert (used.value, used.series, used.node) == (10.0, "GPUUtilization", "algo-1")
     assert START <= (used.start or 0.0) < (used.end or 0.0) <= START + 120.0
     assert result.reason == (
@@ -98,7 +100,8 @@ def test_given_a_starved_training_when_told_then_facts_and_words_are_of_its_loop
         "10 % busy meanwhile. algo-1 has 2 loader processes for 8 cores: 25 %."
     )
     assert (result.advice or "").startswith("Raise num_workers from 2 to about 8, one loader process a core of 8, or ")
-    assert (result.measured, result.threshold) == (pytest.approx(74.2, abs=0.1), 25.0)
+    assert result.measured == pytest.approx(74.2, abs=0.1)
+    assert result.threshold == 25.0
     assert result.confidence == pytest.approx(0.823, abs=0.01)
 
 

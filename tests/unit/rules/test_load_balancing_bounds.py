@@ -272,7 +272,9 @@ def test_given_pauses_when_told_then_means_are_over_all_samples_of_the_time() ->
     window.add_all(times + 15.0 * 400, np.zeros((400, 2)))
     said = RULE.judge(window, windowed(loads[at_work], interval_s=15.0), DEFAULTS)
     facts = {fact.name: fact for fact in said.facts}
-    seen = times >= facts["mean_utilization"].start
+    start = facts["mean_utilization"].start
+    assert start is not None
+    seen = times >= start
     assert said.kind == LoadBalancingKind.BEHIND
     assert (facts["mean_utilization_at_work"].value, facts["busiest_utilization_at_work"].value) == (40.0, 90.0)
     assert (facts["gap_at_work"].value, facts["gap_at_work"].threshold) == (50.0, 20.0)

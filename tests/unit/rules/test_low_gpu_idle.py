@@ -1,5 +1,7 @@
 """A node without work: idle, never used, nearly idle, or hanging."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,9 @@ from trainguard.records import Status
 from trainguard.rules.low_gpu_node import IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_usage import CLAIMS, Kind
 from trainguard.telemetry.snapshots import FloatArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_given_an_idle_node_when_20_minutes_have_passed_then_it_is_a_finding_and_not_before() -> None:
@@ -124,11 +129,12 @@ def test_facts_of_a_job_idle_in_part_are_of_all_samples_of_their_time() -> None:
 
     facts = {fact.name: fact for fact in judge(node, closed=False).last.facts}
 
-    for name, true in {
+    means: dict[str, Callable[[FloatArray], float]] = {
         "idle_share": lambda part: float((part < 10.0).all(axis=1).mean()),
         "mean_utilization": lambda part: float(part.mean()),
         "highest_mean_utilization": lambda part: float(part.mean(axis=0).max()),
-    }.items():
+    }
+    for name, true in means.items():
         fact = facts[name]
         assert fact.start is not None
         assert fact.end is not None

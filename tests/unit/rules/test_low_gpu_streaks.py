@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, replay, series
 from trainguard.records import Status
+from trainguard.rules.low_gpu_usage import Streak
 from trainguard.rules.low_gpu_utilization import (
     LowGPUUtilization,
     LowGPUUtilizationParameters,
     LowGPUUtilizationState,
-    Streak,
 )
 
 RULE = LowGPUUtilization()

@@ -7,7 +7,8 @@ from tests.unit.rules.node_replay import JOB_START, NodeSeries, Replay, node_min
 from trainguard.errors import RuleConfigError
 from trainguard.records import Status
 from trainguard.rules.low_gpu_node import PAUSED
-from trainguard.rules.low_gpu_utilization import P5, P95, LowGPUUtilization, LowGPUUtilizationParameters
+from trainguard.rules.low_gpu_results import P5, P95
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.telemetry.snapshots import FloatArray
 
 RULE = LowGPUUtilization()

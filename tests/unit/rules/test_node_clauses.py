@@ -26,34 +26,40 @@ from trainguard.rules.words import FactSheet
 VIEW = list(node_minutes(series(np.full(30, 95.0), interval_s=150.0), closed=False))[-1].view
 
 
-NODE = {"node": "n", "start": 0.0, "end": 1_500.0}
+def of_node(
+    name: str, value: float, *, unit: str = "", device: str | None = None, threshold: float | None = None
+) -> Fact:
+    """Return a fact of node n and its 25 minutes."""
+    return Fact(name=name, value=value, unit=unit, node="n", device=device, start=0.0, end=1_500.0, threshold=threshold)
+
+
 IDLE = (
-    Fact(name="idle_time", value=1_500.0, unit="s", device="gpu1", threshold=1_200.0, **NODE),
+    of_node("idle_time", 1_500.0, unit="s", device="gpu1", threshold=1_200.0),
     Fact(name="idle_since", value=0.0, unit="time"),
     Fact(name="first_sample", value=0.0, unit="time"),
     Fact(name="gpus", value=2),
-    Fact(name="highest_mean_utilization", value=3.0, unit="%", device="gpu1", threshold=10.0, **NODE),
+    of_node("highest_mean_utilization", 3.0, unit="%", device="gpu1", threshold=10.0),
     Fact(name="idle_as", value=Kind.STOPPED),
 )
-MEMORY = (Fact(name="memory_in_use", value=3e9, unit="B", device="gpu1", **NODE), Fact(name="gpus_holding", value=1))
+MEMORY = (of_node("memory_in_use", 3e9, unit="B", device="gpu1"), Fact(name="gpus_holding", value=1))
 PAUSES = tuple(
-    Fact(name=name, value=value, threshold=0.15, **NODE)
+    of_node(name, value, threshold=0.15)
     for name, value in {"pause_length": 20.0, "period": 100.0, "pause_share": 0.2, "paused_time_share": 0.19}.items()
 )
 IN_PART = tuple(
-    Fact(name=name, value=value, device="gpu1", threshold=0.5, **NODE)
+    of_node(name, value, device="gpu1", threshold=0.5)
     for name, value in {"idle_share": 0.6, "mean_utilization": 8.0, "highest_mean_utilization": 12.0}.items()
 )
 LOW = tuple(
-    Fact(name=name, value=value, device="gpu1", threshold=70.0, **NODE)
+    of_node(name, value, device="gpu1", threshold=70.0)
     for name, value in {"p95_utilization_at_work": 30.0, "p5_utilization_at_work": 5.0, "low_time": 900.0}.items()
 )
 HOLLOW = tuple(
-    Fact(name=name, value=value, device="gpu1", threshold=20.0, **NODE)
+    of_node(name, value, device="gpu1", threshold=20.0)
     for name, value in {"p95_activity_at_work": 4.0, "mean_utilization_at_work": 97.0, "minutes_at_work": 20}.items()
 )
 INSTANCES = tuple(
-    Fact(name=name, value=value, device="gpu0.mig1", threshold=1.0, **NODE)
+    of_node(name, value, device="gpu0.mig1", threshold=1.0)
     for name, value in {"p95_sm_activity": 0.5, "highest_sm_activity": 0.5, "low_time": 1_200.0}.items()
 )
 AFFECTED = Fact(name="gpus_affected", value=2, node="n")

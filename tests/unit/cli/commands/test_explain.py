@@ -15,7 +15,7 @@ from trainguard.errors import UnknownNameError
 from trainguard.finding import Fact, Progress
 from trainguard.records import JobRecord, Status
 from trainguard.rules.low_gpu_node import IDLE_TIME
-from trainguard.rules.low_gpu_utilization import P5
+from trainguard.rules.low_gpu_results import P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
