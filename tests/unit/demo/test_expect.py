@@ -121,6 +121,25 @@ def test_given_one_thing_amiss_when_the_stopped_job_is_judged_then_it_is_named(s
     assert any(name.startswith(what) for name in missed(stopped_job(seen)))
 
 
+def with_cause(seen: JobSeen, *, stopped: bool) -> JobSeen:
+    """Return the job with the alert of its cause too, after the symptom's."""
+    symptom = seen.rows["LowGPUUtilization"]
+    cause = {**seen.alerts[0], "rule": "Dataloader", "action": REFUSED, "stop": {"made": stopped}}
+    report = {**REPORT, "fired": ["LowGPUUtilization", "Dataloader"], "findings": [{"rule": "Dataloader"}]}
+    return replace(
+        seen,
+        alerts=(*seen.alerts, cause),
+        rows={**seen.rows, "Dataloader": {**symptom, "Action": REFUSED}},
+        report=report,
+    )
+
+
+def test_given_cause_and_symptom_when_both_alert_then_one_of_them_stops_the_job() -> None:
+    assert missed(stopped_job(with_cause(fired(stopped=True), stopped=False))) == []
+    assert missed(reported_job(with_cause(fired(stopped=False), stopped=False))) == []
+    assert "alerts say that the job was stopped" in missed(stopped_job(with_cause(fired(stopped=True), stopped=True)))
+
+
 @pytest.mark.parametrize(
     ("seen", "what"),
     [
