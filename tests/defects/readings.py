@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.support.profile_folder import ProfileFolder
 from trainguard.debugger_replay.replay import Replayed, replay
-from trainguard.engine.jobs.job_verdicts import job_verdicts
-from trainguard.engine.streams.family_streams import Look
+from trainguard.engine.diagnosis.case import case_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.local.engine import evaluate_profile
@@ -115,9 +114,9 @@ def documented(folder: ProfileFolder, parameters: Parameters | None = None) -> D
     with WorkerPool(0) as pool:
         evaluation = evaluate_profile(job, FAMILIES.plan(job), profile, pool)
     streams = FAMILIES.open(job.job, evaluation.plan, evaluation.records)
-    verdicts, _ = job_verdicts(evaluation.job, evaluation.plan, streams, look=Look(streams.closed))
+    case, _ = case_of(evaluation.job, evaluation.plan, streams)
     return Documented(
         profile=profile,
-        verdicts={verdict.rule: verdict for verdict in verdicts},
+        verdicts={verdict.rule: verdict for verdict in case.verdicts},
         records={record.key: record for record in evaluation.records},
     )

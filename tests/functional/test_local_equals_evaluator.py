@@ -12,8 +12,7 @@ from tests.support import small_job
 from tests.support.delivery import Network
 from tests.support.late_news import told_by_event
 from tests.support.small_job import JOB, START, Upload, describe
-from trainguard.engine.jobs.job_verdicts import job_verdicts
-from trainguard.engine.streams.family_streams import Look
+from trainguard.engine.diagnosis.case import case_of
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.layout import ProfileRoot
@@ -76,10 +75,9 @@ def evaluated(place: Path, job: JobRecord, workers: int) -> Evaluation:
         return evaluate_profile(known, FAMILIES.plan(known), read_profile(open_folder(str(place))), pool)
 
 
-def verdicts(job: JobRecord, records: tuple[NodeRecord, ...] | list[NodeRecord]) -> list[Verdict]:
+def verdicts(job: JobRecord, records: tuple[NodeRecord, ...] | list[NodeRecord]) -> Sequence[Verdict]:
     plan = FAMILIES.plan(job)
-    streams = FAMILIES.open(job.job, plan, records)
-    return job_verdicts(job, plan, streams, look=Look(streams.closed))[0]
+    return case_of(job, plan, FAMILIES.open(job.job, plan, records))[0].verdicts
 
 
 def assert_same(network: Network, local: Evaluation) -> None:
