@@ -16,6 +16,8 @@ from trainguard.local.sources import open_folder
 from trainguard.records import JobRecord, NodeRecord, Status, StreamKey
 
 Parameters = Mapping[str, Mapping[str, Any]]
+NEWEST = 1
+"""The step of a process that none has followed: StepOutlier counts it only when another one does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.defects.readings import Both, both
+from tests.defects.readings import NEWEST, Both, both
 from tests.support.profile_folder import EVAL, START, TRAIN, ProfileFolder, event, step, ticks
 from trainguard.records import Status
 
@@ -102,7 +102,7 @@ def test_given_outliers_of_a_healthy_job_when_windows_pass_then_compatible_adds_
     assert read.compatible.counts("StepOutlier") == (len(violating), sum(violating), 9 * 50)
     assert read.compatible.details("StepOutlier")["step_details"]["algo-1-100"]["number_of_outliers"] == 45
     series = read.documented.details("StepOutlier", "algo-1")["series"][0]
-    assert (series["number_of_outliers"], series["steps"]) == (40, 400)
+    assert (series["number_of_outliers"], series["steps"]) == (40, 400 - NEWEST)
     assert series["plausible_outliers"] > 40
     assert read.documented.status("StepOutlier") is Status.OK
 
@@ -131,7 +131,7 @@ def test_given_steps_of_one_length_when_counted_in_bins_then_compatible_has_an_e
     read = both(profile)
     assert sum(read.compatible.details("StepOutlier")["step_details"]["algo-1-100"]["probs"]) == 0
     series = read.documented.details("StepOutlier", "algo-1")["series"][0]
-    assert sum(series["histogram"]["counts"]) == series["steps"] == 400
+    assert sum(series["histogram"]["counts"]) == series["steps"] == 400 - NEWEST
 
 
 def test_given_steps_of_one_number_when_slow_ones_are_explained_then_compatible_looks_at_another_mode(
