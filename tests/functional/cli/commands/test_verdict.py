@@ -71,7 +71,8 @@ def test_given_a_person_when_asked_then_word_reason_and_money_are_shown(tmp_path
     result = verdict(recorded(tmp_path, 1.0, until=time.time() - 60.0), "--instance-type", "ml.g5.xlarge")
     lines = dict(line.split("\t", 1) for line in result.stdout.splitlines() if "\t" in line)
     assert (lines["verdict"], lines["TrainGuard"]) == ("idle", "alert: The job's owner has not allowed stops.")
-    assert lines["lost"].startswith("USD 1.4")
+    lost, paid = (float(amount) for amount in lines["lost"].removeprefix("USD ").split(" of "))
+    assert 0.95 * paid < lost <= paid == pytest.approx(1.4, abs=0.05)
 
 
 def test_given_options_without_meaning_when_asked_for_a_job_then_they_are_refused(stack: DeployedStack) -> None:
@@ -152,7 +153,7 @@ def test_given_an_idle_run_that_holds_memory_when_asked_then_the_verdict_says_so
     assert (said["verdict"], said["memory_held_on"]) == ("idle", said["idle_nodes"])
     assert len(said["idle_nodes"]) == 1
     assert said["why"].startswith("never used, memory held: ")
-    assert "its GPU holds 43.0 GB of 85.9 GB (50 %) of memory" in said["why"]
+    assert "its GPU held 43.0 GB of 85.9 GB (50 %) of memory" in said["why"]
     assert f"holds GPU memory\t{said['idle_nodes'][0]}" in shown
 
 
@@ -161,5 +162,5 @@ def test_given_a_run_that_looks_busy_when_its_sm_activity_is_low_then_the_verdic
 ) -> None:
     said = json.loads(verdict(recorded(tmp_path, 98.0, until=time.time() - 60.0, smActive=5.0), "--json").stdout)
 
-    assert (said["verdict"], said["rules"]) == ("wasted", ["LowGPUUtilization"])
+    assert (said["verdict"], said["rules"]) == ("at_risk", ["LowGPUUtilization"])
     assert "SM activity of at most 5 % (threshold 20 %)" in said["why"]
