@@ -26,7 +26,7 @@ CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
 
 _FRAMEWORK_STATE_UNITS = 4
 _ROW_UNITS = 1
-"""Every row of RuleState measured stayed below 1 KB, one write unit."""
+"""Holds for rows below 1 KB. A row with facts is larger and takes two or three: the estimate is too low for it."""
 
 _SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 4, 12
 """A row that does not change is written every 15 minutes, and hourly where the rule does not apply; the report's, by
