@@ -34,8 +34,8 @@ def ledger_claims(job: RawJob, report: dict[str, Any]) -> Iterator[Untrue | None
         return
     paid = sum(entry["gpu_seconds"] for entry in nodes)
     yield from _sums("ledger", whole, paid)
-    for row, bucket in enumerate(whole):
-        of_nodes = sum(entry["ledger"][row]["gpu_seconds"] for entry in nodes)
+    for bucket in whole:
+        of_nodes = sum(_amounts(entry)[bucket["bucket"]] for entry in nodes)
         why = f"{bucket['gpu_seconds']:.3f} GPU seconds are {of_nodes:.3f} on its nodes"
         yield _held("ledger", bucket["bucket"], abs(bucket["gpu_seconds"] - of_nodes) > SUMS_WITHIN * max(paid, 1), why)
     compute = next((entry["share"] for entry in whole if entry["bucket"] == "compute"), 0.0)
@@ -67,8 +67,10 @@ def _money(report: dict[str, Any], whole: list[dict[str, Any]]) -> Iterator[Untr
 
 
 def _sums(where: str, entries: list[dict[str, Any]], paid: float) -> Iterator[Untrue | None]:
-    names = tuple(entry["bucket"] for entry in entries)
-    yield _held(where, "buckets", names != BUCKETS, f"they are {', '.join(names)}")
+    names = [entry["bucket"] for entry in entries]
+    # A node's ledger leaves out what is empty.
+    expected = [name for name in BUCKETS if name in names or where == "ledger"]
+    yield _held(where, "buckets", names != expected, f"they are {', '.join(names)}")
     total = sum(entry["gpu_seconds"] for entry in entries)
     yield _held(
         where, "sum", abs(total - paid) > SUMS_WITHIN * max(paid, 1.0), f"{total:.3f} of {paid:.3f} GPU seconds"
@@ -81,7 +83,7 @@ def _sums(where: str, entries: list[dict[str, Any]], paid: float) -> Iterator[Un
 
 def _node_claims(job: RawJob, entry: dict[str, Any]) -> Iterator[Untrue | None]:
     where, paid, gpus = f"ledger of {entry['node']}", entry["gpu_seconds"], entry["gpus"]
-    amounts = {each["bucket"]: each["gpu_seconds"] for each in entry["ledger"]}
+    amounts = _amounts(entry)
     node = job.nodes.get(entry["node"])
     if node is None:
         wrong = amounts["no_samples"] + amounts["start_up"] < paid - SUMS_WITHIN * max(paid, 1.0)
@@ -107,6 +109,11 @@ def _node_claims(job: RawJob, entry: dict[str, Any]) -> Iterator[Untrue | None]:
     extra = (gpus - len(node.gpus)) * paid_s
     wrong = amounts["idle"] > idle + extra + within + 0.01 * paid
     yield _held(where, "idle", wrong, f"{amounts['idle']:.1f} GPU seconds, and {idle + extra:.1f} were below 1 %")
+
+
+def _amounts(entry: dict[str, Any]) -> dict[str, float]:
+    """Return the GPU-seconds of every bucket of a node; 0 of one that its ledger leaves out."""
+    return dict.fromkeys(BUCKETS, 0.0) | {each["bucket"]: each["gpu_seconds"] for each in entry["ledger"]}
 
 
 def _without_instances(job: RawJob) -> float:
