@@ -17,7 +17,9 @@ from trainguard.families.installed import FAMILIES
 from trainguard.records import JobRecord, NodeRecord, StreamKey
 from trainguard.state.codec import compress, decompress
 
-_ITEMS = load_items(sorted(FOLDER.glob("codec-*.msgpack"))[-1])
+_RECORDED = load_items(sorted(FOLDER.glob("codec-*.msgpack"))[-1])
+# The table of jobs counts the new ones of an hour, too.
+_ITEMS = {**_RECORDED, JOBS: [each for each in _RECORDED[JOBS] if "TrainingJobArn" in each]}
 
 
 class _Holder:

@@ -99,10 +99,11 @@ def _meanwhile(sheet: FactSheet, kind: StepOutlierKind) -> str:
 
 def _clause(sheet: FactSheet) -> str:
     slow = sheet["slow_steps"]
+    waited = "there were" if sheet.get("mean_utilization") is None else "the GPUs waited in"
     if sheet.kind == StepOutlierKind.TOO_MANY:
-        return f"the GPUs waited in {slow.value:,} slow steps of {sheet['steps'].value:,}"
+        return f"{waited} {slow.value:,} slow steps of {sheet['steps'].value:,}"
     share = show_percent(100.0 * sheet.number("slow_time_share"))
-    return f"the GPUs waited in slow steps, which took {share} of the time in steps beyond their median"
+    return f"{waited} slow steps, which took {share} of the time in steps beyond their median"
 
 
 _REMEDIES = (

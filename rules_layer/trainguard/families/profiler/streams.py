@@ -108,7 +108,8 @@ class ProfilerStreams(FamilyStreams):
     def gaps(self, job: JobRecord) -> Sequence[Gap]:
         """Return which nodes wrote nothing, stopped early, or lack samples."""
         numbers = range(1, 0 if job.is_outside else (job.instance_count or 0) + 1)
-        return tuple(gaps_of(self.system, (f"algo-{number}" for number in numbers), job)) if self.nodes else ()
+        expected = dict.fromkeys([*(f"algo-{number}" for number in numbers), *sorted(self.framework)])
+        return tuple(gaps_of(self.system, expected, job)) if self.nodes else ()
 
     def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
         """Return where the paid time of the job's GPUs went."""
