@@ -148,3 +148,14 @@ def test_given_a_job_then_money_and_goodput_come_from_the_ledger() -> None:
     assert entries[Bucket.IDLE].usd == pytest.approx(7.2)
     assert [node.node for node in found.by_node()] == ["algo-1", "algo-2"]
     assert sum(entry.share for entry in found.by_node()[0].ledger) == pytest.approx(1.0)
+
+
+def test_work_up_to_an_interruption_is_compute() -> None:
+    """Paid time begins and ends within steps of the grid; what was sampled in them was paid for."""
+    use, worked = GpuTime(), np.concatenate([np.arange(0.0, 1_000.0), np.arange(1_400.0, 2_000.0)])
+    use.add(START + worked, np.full((worked.size, 1), 100.0), interval_s=1.0)
+    paid = [(START, START + 1_000.0), (START + 1_400.0, START + 2_000.0)]
+    node = node_ledger(NodeTime("algo-1", 1, paid, gpu_names=("gpu0",), use=use.finished(1.0), interval_s=1.0))
+
+    assert float(node.of(Bucket.COMPUTE).sum()) == pytest.approx(1_600.0, abs=1.0)
+    assert float(node.of(Bucket.NO_SAMPLES).sum()) == pytest.approx(0.0, abs=1.0)
