@@ -151,6 +151,21 @@ def _gpu_holds_memory(sheet: FactSheet) -> Words:
     )
 
 
+def _gpu_taken(sheet: FactSheet) -> Words:
+    """Say that one GPU never worked beside others that do, and what it holds."""
+    idle, held = sheet["idle_time"], sheet["memory_in_use"]
+    been, holds = ("was", "held") if _is_past(sheet) else ("has been", "holds")
+    where = f"{idle.device} of {idle.node}"
+    return Words(
+        f"never used{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle for {_time(idle)} (allowed "
+        f"{show_duration(idle.threshold or 0.0)}), and {holds} {_amount(held, sheet.get('memory_total'))} of memory"
+        f"{_how_many(sheet)}.",
+        f"Look with nvidia-smi which process holds the memory of {where}. If it is not the job's, end it, or place the "
+        "job elsewhere. If it is, find out why it does not compute, or pay for fewer GPUs.",
+        f"{where} held memory and never worked",
+    )
+
+
 def _idle_in_part(sheet: FactSheet) -> Words:
     share, node = sheet["idle_share"], sheet["idle_share"].node
     mean, highest = sheet["mean_utilization"], sheet["highest_mean_utilization"]
@@ -404,6 +419,7 @@ _WORDS: Mapping[str, Callable[[FactSheet], Words]] = {
     Kind.UNDER_USED: _under_used,
     Kind.FLUCTUATES: _fluctuates,
     Kind.GPU_HOLDS_MEMORY: _gpu_holds_memory,
+    Kind.GPU_TAKEN: _gpu_taken,
     Kind.LOW_ACTIVITY: _low_activity,
     Kind.INSTANCES_UNUSED: _instances_unused,
     Kind.INSTANCES_LOW: _instances_low,

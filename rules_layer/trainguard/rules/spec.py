@@ -94,8 +94,12 @@ class RuleSpec:
         Whether it sums up and never fires.
     symptom : Symptom or None
         What its finding looks like, for rules that name a reason; None where it is no mere look.
+    looks : mapping of str to Symptom
+        By kind of finding, what it looks like where that is something else than ``symptom``.
     explains : tuple of Symptom
         The symptoms that it names a reason for.
+    explains_as : mapping of str to tuple of Symptom
+        By kind of finding, those that a finding of this kind names a reason for besides.
     seen_with : tuple of Symptom
         Symptoms that are a part of its own condition.
     clause : str, function or None
@@ -135,7 +139,9 @@ class RuleSpec:
     metrics: tuple[str, ...] = ()
     informs_only: bool = False
     symptom: Symptom | None = None
+    looks: Mapping[str, Symptom] = field(default_factory=dict)
     explains: tuple[Symptom, ...] = ()
+    explains_as: Mapping[str, tuple[Symptom, ...]] = field(default_factory=dict)
     seen_with: tuple[Symptom, ...] = ()
     clause: Clause | None = None
     text: Text | None = None

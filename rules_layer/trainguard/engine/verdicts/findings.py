@@ -107,7 +107,16 @@ class RankedFinding:
     @property
     def symptom(self) -> Symptom | None:
         """What the finding looks like: as its rule says, but of a node that does nothing at all, that."""
-        return spec_of(self.rule).symptom if self.idle_node is None else Symptom(self.idle_node)
+        spec = spec_of(self.rule)
+        if self.idle_node is not None:
+            return Symptom(self.idle_node)
+        return spec.looks.get(self.finding.finding_kind, spec.symptom)
+
+    @property
+    def explains(self) -> tuple[Symptom, ...]:
+        """The symptoms that the finding names a reason for."""
+        spec = spec_of(self.rule)
+        return (*spec.explains, *spec.explains_as.get(self.finding.finding_kind, ()))
 
     @property
     def is_sure(self) -> bool:
