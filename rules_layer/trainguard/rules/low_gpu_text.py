@@ -151,6 +151,18 @@ def _gpu_holds_memory(sheet: FactSheet) -> Words:
     )
 
 
+def _see_who_holds(sheet: FactSheet, gpu: str) -> str:
+    if _is_past(sheet):
+        return (
+            f"Find out which process held the memory of {gpu}. If it was not the job's, end it before the next run, or "
+            "place that elsewhere. If it was, find out why it did not compute, or pay for fewer GPUs."
+        )
+    return (
+        f"Look with nvidia-smi which process holds the memory of {gpu}. If it is not the job's, end it, or place the "
+        "job elsewhere. If it is, find out why it does not compute, or pay for fewer GPUs."
+    )
+
+
 def _gpu_taken(sheet: FactSheet) -> Words:
     """Say that one GPU never worked beside others that do, and what it holds."""
     idle, held = sheet["idle_time"], sheet["memory_in_use"]
@@ -160,8 +172,7 @@ def _gpu_taken(sheet: FactSheet) -> Words:
         f"never used{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle for {_time(idle)} (allowed "
         f"{show_duration(idle.threshold or 0.0)}), and {holds} {_amount(held, sheet.get('memory_total'))} of memory"
         f"{_how_many(sheet)}.",
-        f"Look with nvidia-smi which process holds the memory of {where}. If it is not the job's, end it, or place the "
-        "job elsewhere. If it is, find out why it does not compute, or pay for fewer GPUs.",
+        _see_who_holds(sheet, where),
         f"{where} held memory and never worked",
     )
 

@@ -96,6 +96,25 @@ def test_given_one_fault_when_ranked_then_its_rule_is_first(name: str) -> None:
         assert {each.rule for each in found} == named
 
 
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    [(Kind.GPU_TAKEN, LOW), (Kind.GPU_HOLDS_MEMORY, "LoadBalancing"), (Kind.UNDER_USED, "LoadBalancing")],
+)
+def test_a_taken_gpu_is_the_reason_for_an_imbalance(kind: Kind, first: str) -> None:
+    """A GPU of any other kind is what an imbalance looks like."""
+    found = ranked(lost(0.25, IDLE), fired("LoadBalancing", ALWAYS), fired(LOW, ALWAYS, kind=kind))
+
+    assert next(iter(found)) == first
+    assert [each.explained_by for each in found.values()] == [None, first]
+
+
+def test_a_hang_is_the_reason_for_a_taken_gpu() -> None:
+    hung = fired("HungJob", ALWAYS)
+    found = ranked(lost(1.0, IDLE), hung, fired(LOW, ALWAYS, kind=Kind.GPU_TAKEN))
+
+    assert found[LOW].explained_by == "HungJob"
+
+
 def test_given_two_claims_of_one_time_then_no_second_is_claimed_twice() -> None:
     found = ranked(lost(0.6), fired("CPUBottleneck", ALWAYS), fired("Dataloader", ALWAYS), fired(LOW, ALWAYS))
 
