@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.finding import Fact
+from trainguard.finding import Fact, clock_times
 from trainguard.rules.low_gpu_usage import NODE_IDLES, Kind
 from trainguard.rules.units import counted, show_duration, show_number, show_percent
 from trainguard.rules.words import FactSheet, Words
 from trainguard.statuses import Status
+from trainguard.timestamps import iso_time
 
 _GIGA = 1e9
 IDLE_PERCENT = 1.0
@@ -244,7 +245,7 @@ def _low(sheet: FactSheet) -> str:
     """Say what a GPU did over the newest window, against the thresholds of the 95th and 5th percentile."""
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
     points = counted(int(sheet.number("samples_at_work")), "sample")
-    span = f"its last {points} outside pauses, over {_span(high)},"
+    span = f"its last {points} outside pauses"
     unsteady = sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
     have = "had" if _is_past(sheet) else "have"
     if sheet.kind == Kind.UNDER_USED or not (unsteady or float(high.value) >= (high.threshold or 0.0)):
@@ -260,7 +261,7 @@ def _low_found(sheet: FactSheet) -> str:
 
 
 def _low_since(sheet: FactSheet) -> str:
-    return f"{_low(sheet)}, and that for {show_duration(sheet.number('low_time'))}"
+    return f"{_low(sheet)}, and so for {show_duration(sheet.number('low_time'))}"
 
 
 def _low_for_short(sheet: FactSheet) -> Words:
@@ -303,7 +304,8 @@ def _notes(sheet: FactSheet) -> str:
     """Say how busy the GPU was over all samples, how the node pauses, and how active the GPU was."""
     said, mean = "", sheet.get("mean_utilization")
     if mean is not None:
-        said += f" Over all samples of {_span(mean)} {mean.device} was {_percent(mean)} busy on average."
+        when = clock_times(iso_time(mean.start or 0.0), iso_time(mean.end or 0.0))
+        said += f" Over all samples, {when}, {mean.device} was {_percent(mean)} busy on average."
     if sheet.get("pause_length") is not None:
         said += f" T{_pausing(sheet)[1:]}."
     paused = sheet.get("paused_share")

@@ -109,6 +109,9 @@ class RuleSpec:
     claims : mapping of str to tuple of Bucket
         By kind of finding, the buckets of the ledger whose time in the finding's episodes the finding explains, in the
         order in which it takes from them. The kind ``""`` stands for all others.
+    measures_loss : bool
+        Whether a judgement's ``wasted_share`` bounds what its finding claims: it is measured, and the ledger's buckets
+        hold more than that.
     loss_from_now : function or None
         From the job's judgement what the finding wastes from now on, None for nothing; where there is no function, it
         goes on to waste the share that it has wasted so far.
@@ -146,6 +149,7 @@ class RuleSpec:
     clause: Clause | None = None
     text: Text | None = None
     claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
+    measures_loss: bool = False
     loss_from_now: Callable[[RuleResult], Loss | None] | None = None
     too_short: str | None = None
     details: type[Details] | None = None

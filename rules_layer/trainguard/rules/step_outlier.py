@@ -74,6 +74,7 @@ SPEC = RuleSpec(
     managed_parameters=("threshold", "mode", "n_outliers", "stddev"),
     managed_aliases={"threshold": "stddev"},
     inputs=FRAMEWORK,
+    measures_loss=True,
     symptom=SLOW_STEPS,
     explains=(LOW_GPUS,),
     text=text,

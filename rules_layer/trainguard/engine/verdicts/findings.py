@@ -37,6 +37,9 @@ from trainguard.timestamps import iso_time
 OVER_WEIGHT = 0.25
 """How much of its score a finding that is over keeps for its place while the job runs."""
 
+LEAST_MONEY = 0.005
+"""What rounds to no money is not said."""
+
 MISSED_WEIGHT = 0.5
 """How much of its score a risk keeps for its place once the job has ended without it."""
 
@@ -177,8 +180,8 @@ def finding_of(
 
 
 def cost_of(loss: Loss | None, ledger: Ledger, account: Account) -> str | None:
-    """Say what a finding cost in money; None where no price is known."""
-    if loss is None or loss.usd is None:
+    """Say what a finding cost in money; None where no price is known, and where it claims less than a cent."""
+    if loss is None or loss.usd is None or loss.usd < LEAST_MONEY:
         return None
     spent = sum(ledger.usd(node.paid_gpu_seconds, node) or 0.0 for node in ledger.nodes)
     return str(Cost(min(loss.usd, spent), spent, account.table.currency))
