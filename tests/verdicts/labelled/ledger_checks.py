@@ -67,9 +67,10 @@ def unpaid_s(job: Job, node: int) -> float:
 
     Where the GPUs work at once after a gap, samples were lost.
     """
-    ends = np.array([60.0 * end for begin, end in job.flaws.gaps if begin > 0.0])
-    lengths = np.array([60.0 * (end - begin) for begin, end in job.flaws.gaps if begin > 0.0])
-    return float(lengths[~_works(job, node, ends + 1.0)].sum()) if ends.size else 0.0
+    at_s = np.arange(0.0, 60.0 * job.minutes, job.interval_s)
+    works = _works(job, node, at_s)
+    gaps = [(60.0 * begin, 60.0 * end) for begin, end in job.flaws.gaps if begin > 0.0]
+    return sum(end - begin for begin, end in gaps if not works[np.searchsorted(at_s, end)])
 
 
 def _of_node(job: Job, node: int) -> dict[str, float]:
