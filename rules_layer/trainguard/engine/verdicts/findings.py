@@ -24,6 +24,7 @@ from trainguard.engine.verdicts.losses import (
 )
 from trainguard.engine.verdicts.severity import severity_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.engine.verdicts.words import past_words
 from trainguard.finding import Episode, Finding, clock_times
 from trainguard.ledger.claims import Claim
 from trainguard.ledger.job import Ledger
@@ -305,9 +306,16 @@ def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFi
         return finding
     when = clock_times(iso_time(gravest.start), None if gravest.end is None else iso_time(gravest.end))
     said = finding.finding
-    reason, advice = f"{when}: {gravest.reason} {said.reason}", gravest.advice or said.advice
+    words = past_words(finding.rule, gravest.kind, gravest.facts, reason=gravest.reason, advice=gravest.advice)
+    said = replace(
+        said,
+        reason=f"{when}: {gravest.reason}",
+        advice=gravest.advice or said.advice,
+        finding_kind=gravest.kind or said.finding_kind,
+        facts=gravest.facts if gravest.kind else said.facts,
+    )
     idle = cast("IdleNode | None", gravest.idle_node)
-    return replace(finding, finding=replace(said, reason=reason, advice=advice), idle_node=idle)
+    return replace(finding, finding=said, idle_node=idle, clause=words.clause or finding.clause)
 
 
 def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, Explanation]) -> dict[str, str | None]:
