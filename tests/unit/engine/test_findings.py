@@ -125,6 +125,17 @@ def test_a_busy_host_is_the_reason_for_time_between_steps(cause: str) -> None:
     assert ranked(lost(0.5), fired(cause, ALWAYS), waits)["Dataloader"].explained_by is None
 
 
+def test_a_finding_has_the_kind_of_the_episode_that_cost_most() -> None:
+    """Its words, kind and facts are of one episode."""
+    idle, facts = held((1.0, 4.0), kind=Kind.STOPPED, facts=(), reason="It stopped.", advice="Start it."), ()
+    later = held((6.0, 7.0), kind=Kind.UNDER_USED, reason="It was low.")
+    verdict = replace(over(LOW, kind=Kind.UNDER_USED), merged=(*idle, *later), ended=True)
+    found = ranked(one_node((1.0, 4.0, {IDLE: 1.0}), (6.0, 7.0, {OPEN: 0.5}), hours=HOURS), verdict)[LOW].finding
+
+    assert (found.finding_kind, found.facts, found.advice) == (Kind.STOPPED, facts, "Start it.")
+    assert found.reason.endswith("It stopped.")
+
+
 def test_no_money_is_not_said() -> None:
     priced = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
     ledger = one_node((0.0, HOURS, {OPEN: 0.5}), hours=HOURS, hourly=3.825)
