@@ -196,6 +196,9 @@ class Episode:
         How the node idled, where it did nothing at all.
     reason, advice : str
         What was said of it, where that is kept; else empty.
+    kind : str
+    facts : tuple of Fact
+        Which of the rule's findings it was, and what its words are made of.
     """
 
     start: float
@@ -209,6 +212,8 @@ class Episode:
     idle_node: str | None = field(default=None, compare=False)
     reason: str = field(default="", compare=False)
     advice: str = field(default="", compare=False)
+    kind: str = field(default="", compare=False)
+    facts: tuple[Fact, ...] = field(default=(), compare=False)
 
     @property
     def node(self) -> str | None:

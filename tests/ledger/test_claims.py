@@ -148,3 +148,31 @@ def test_given_a_job_then_money_and_goodput_come_from_the_ledger() -> None:
     assert entries[Bucket.IDLE].usd == pytest.approx(7.2)
     assert [node.node for node in found.by_node()] == ["algo-1", "algo-2"]
     assert sum(entry.share for entry in found.by_node()[0].ledger) == pytest.approx(1.0)
+
+
+def test_work_up_to_an_interruption_is_compute() -> None:
+    """Paid time begins and ends within steps of the grid; what was sampled in them was paid for."""
+    use, worked = GpuTime(), np.concatenate([np.arange(0.0, 1_000.0), np.arange(1_400.0, 2_000.0)])
+    use.add(START + worked, np.full((worked.size, 1), 100.0), interval_s=1.0)
+    paid = [(START, START + 1_000.0), (START + 1_400.0, START + 2_000.0)]
+    node = node_ledger(NodeTime("algo-1", 1, paid, gpu_names=("gpu0",), use=use.finished(1.0), interval_s=1.0))
+
+    assert float(node.of(Bucket.COMPUTE).sum()) == pytest.approx(1_600.0, abs=1.0)
+    assert float(node.of(Bucket.NO_SAMPLES).sum()) == pytest.approx(0.0, abs=1.0)
+
+
+@pytest.mark.parametrize(("at_most", "got"), [(500.0, 500.0), (1e9, 7_200.0)])
+def test_claims_of_a_rule_take_no_more_than_it_measured(at_most: float, got: float) -> None:
+    """All of them together, on all nodes; what it leaves is there for others."""
+    whole = ((START, START + 2_400.0), (START + 1_200.0, START + LENGTH_S))
+    claims = [Claim("A", (Bucket.IDLE,), (span,), at_most=at_most) for span in whole]
+    *measured, rest = simple().claim([*claims, Claim("B", (Bucket.IDLE,), ((START, START + LENGTH_S),))])
+
+    assert sum(each.total for each in measured) == pytest.approx(got, rel=0.01)
+    assert rest.total == pytest.approx(7_200.0 - got, abs=80.0)
+
+
+def test_what_goes_on_is_lost_at_the_measured_rate() -> None:
+    claim = Claim("A", (Bucket.IDLE,), ((START, START + LENGTH_S),), at_most=720.0)
+
+    assert simple().rate(claim, START + 1_800.0) == pytest.approx(0.05, rel=0.02)

@@ -5,7 +5,7 @@ waits while the GPU works loses nothing, so data, checkpoints and evaluation get
 the same step of time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -129,7 +129,7 @@ def _lost(gpu_names: Sequence[str], use: GpuTime, paid: Sequence[Span]) -> dict[
 def _sample(ledger: NodeLedger, use: GpuTime, paid: Sequence[Span]) -> None:
     """Divide the paid time into time without samples, compute, idle time, and the rest."""
     capacity = ledger.gpus * seconds_in(ledger.edges, paid)
-    sampled, busy, idle = _in_cells(ledger.edges, use)
+    sampled, busy, idle = _in_cells(ledger.edges, use, paid)
     kept = np.minimum(1.0, np.divide(capacity, sampled, out=np.zeros_like(sampled), where=sampled > 0.0))
     sampled, busy, idle = sampled * kept, busy * kept, idle * kept
     ledger.of(Bucket.NO_SAMPLES)[:] = capacity - sampled
@@ -138,13 +138,19 @@ def _sample(ledger: NodeLedger, use: GpuTime, paid: Sequence[Span]) -> None:
     ledger.of(Bucket.UNEXPLAINED)[:] = np.maximum(sampled - busy - idle, 0.0)
 
 
-def _in_cells(edges: FloatArray, use: GpuTime) -> FloatArray:
-    """Return GPU-seconds sampled, busy and idle in each cell, float64[3, C]: exact at marks, even between them."""
+def _in_cells(edges: FloatArray, use: GpuTime, paid: Sequence[Span]) -> FloatArray:
+    """Return GPU-seconds sampled, busy and idle in each cell, float64[3, C].
+
+    They are exact at marks, and even over the paid time between them.
+    """
     sums = 1_000 * use.sums()
     totals = np.concatenate([np.zeros((3, 1)), np.cumsum(sums, axis=1)], axis=1)
     knots, heights = [use.grid.edges], [totals]
     exact = [(use.first_ms, [0, 0, 0]), (use.last_ms, totals[:, -1].tolist())]
     exact += [(mark.at_ms, mark.sums) for mark in (use.start, use.end) if mark is not None]
+    for at, height in _at_paid_edges(use, paid, totals):
+        knots.append(at)
+        heights.append(height)
     for at_ms, values in exact:
         knots.append(np.array([at_ms / 1_000]))
         heights.append(np.array(values, dtype=np.float64)[:, None])
@@ -153,6 +159,22 @@ def _in_cells(edges: FloatArray, use: GpuTime) -> FloatArray:
     reached = np.maximum.accumulate(reached[:, order], axis=1)
     cells: FloatArray = np.stack([np.diff(np.interp(edges, at[order], row)) for row in reached]) / 1_000
     return cells
+
+
+def _at_paid_edges(use: GpuTime, paid: Sequence[Span], totals: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield where paid time begins or ends within a step of the grid, and the sums up to there, float64[3, 1].
+
+    What was sampled in such a step was sampled in its paid part.
+    """
+    edges = use.grid.edges
+    for at in (edge for span in paid for edge in span):
+        step = int(np.searchsorted(edges, at, side="right")) - 1
+        if not 0 <= step < len(edges) - 1 or at == edges[step]:
+            continue
+        until, whole = (float(seconds_in(np.array([edges[step], end]), paid)[0]) for end in (at, edges[step + 1]))
+        if whole > 0.0:
+            part = totals[:, step] + until / whole * (totals[:, step + 1] - totals[:, step])
+            yield np.array([at]), part[:, None]
 
 
 def _begin_and_end(ledger: NodeLedger, use: GpuTime, *, ended: bool) -> None:

@@ -27,6 +27,8 @@ class Claim:
         Where it held; empty for all nodes.
     gpus : tuple of str
         The GPUs on which it held, ``gpu3`` or ``algo-2/gpu3``; empty for all GPUs of the nodes.
+    at_most : float
+        GPU-seconds that all claims of the rule can explain together, on all nodes.
     """
 
     rule: str
@@ -34,6 +36,7 @@ class Claim:
     spans: tuple[Span, ...]
     nodes: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    at_most: float = np.inf
 
     def gpus_of(self, node: str) -> tuple[str, ...] | None:
         """Return the GPUs that it names on a node; None where it is of all of them."""
@@ -72,18 +75,17 @@ class Remaining:
         """Return all of it."""
         return cls(node, node.amounts.copy(), dict(node.gpu_lost_s))
 
-    def take(self, claim: Claim) -> Mapping[Bucket, float]:
-        """Take what a claim gets of this node, GPU-seconds by bucket."""
+    def take(self, claim: Claim, limit: float = np.inf) -> Mapping[Bucket, float]:
+        """Take what a claim gets of this node, GPU-seconds by bucket: ``limit`` at most."""
         if claim.nodes and self.node.node not in claim.nodes:
             return {}
         named = claim.gpus_of(self.node.node)
         share = shares_in(self.node.edges, claim.spans)
         room = np.full(len(share), np.inf)
-        limit = np.inf
         if named is not None:
             named = tuple(gpu for gpu in named if gpu in self.gpu_lost_s)
             room = len(named) * seconds_in(self.node.edges, joined_spans(claim.spans))
-            limit = sum(self.gpu_lost_s[gpu] for gpu in named)
+            limit = min(limit, sum(self.gpu_lost_s[gpu] for gpu in named))
         taken = {}
         for bucket in dict.fromkeys(claim.buckets):
             part = self._part(ROWS[bucket], share, room, limit)

@@ -1,7 +1,7 @@
 """The ledger of a job: where every GPU-second that was paid for went, on all nodes."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -114,10 +114,12 @@ class Ledger:
         """Give each claim, in the order given, what no earlier one has taken; the most important cause comes first."""
         rest = [Remaining.of(node) for node in self.nodes]
         paid = self.paid_gpu_seconds
-        found = []
+        found, taken_by = [], dict[str, float]()
         for claim in claims:
-            taken = {each.node.node: (each.node, each.take(claim)) for each in rest}
+            left = max(claim.at_most - taken_by.get(claim.rule, 0.0), 0.0) / self._number_of(claim)
+            taken = {each.node.node: (each.node, each.take(claim, left)) for each in rest}
             by_node = {name: sum(part.values()) for name, (_, part) in taken.items() if part}
+            taken_by[claim.rule] = taken_by.get(claim.rule, 0.0) + sum(by_node.values())
             seconds = {bucket: sum(part.get(bucket, 0.0) for _, part in taken.values()) for bucket in claim.buckets}
             costs = [self.usd(sum(part.values()), node) for node, part in taken.values()]
             found.append(
@@ -131,6 +133,10 @@ class Ledger:
             )
         return found
 
+    def _number_of(self, claim: Claim) -> int:
+        """Return on how many nodes a claim can take something."""
+        return max(sum(not claim.nodes or node.node in claim.nodes for node in self.nodes), 1)
+
     def rate(self, claim: Claim, since: float) -> float:
         """Return how much of the paid time a claim takes from ``since`` on, epoch seconds, as a share, 0 to 1.
 
@@ -141,8 +147,10 @@ class Ledger:
             share = shares_in(node.edges, [(since, float(node.edges[-1]))])
             paid += float((node.amounts * share).sum())
             spans = tuple((max(start, since), end) for start, end in claim.spans if end > since)
-            part = Claim(claim.rule, claim.buckets, spans, claim.nodes, claim.gpus)
-            taken += sum(Remaining.of(node).take(part).values())
+            part = replace(claim, spans=spans)
+            held_s, whole_s = (sum(end - start for start, end in of.spans) for of in (part, claim))
+            most = claim.at_most * (held_s / whole_s if whole_s else 1.0) / self._number_of(claim)
+            taken += sum(Remaining.of(node).take(part, most).values())
         return taken / paid if paid > 0.0 else 0.0
 
 

@@ -25,7 +25,7 @@ from trainguard.rules.protocol import NonNegativeInt, Percent, Positive
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK
+from trainguard.rules.symptoms import LOW_GPUS, SMALL_WORK, UNEVEN
 from trainguard.rules.units import points_in
 from trainguard.rules.warm_up import never_active
 from trainguard.rules.windowing import PatienceParameters
@@ -71,6 +71,7 @@ SPEC = RuleSpec(
     shipped_defaults={"threshold": 0.2, "patience_s": 500.0},
     managed_parameters=("threshold", "patience"),
     inputs=SYSTEM,
+    symptom=UNEVEN,
     explains=(LOW_GPUS, SMALL_WORK),
     text=text,
     claims=dict.fromkeys(

@@ -73,6 +73,7 @@ SPEC = RuleSpec(
     managed_parameters=("min_threshold", "max_threshold"),
     inputs=SYSTEM | FRAMEWORK,
     metrics=("CPU",),
+    looks={DataloaderKind.BETWEEN_STEPS: DATA_WAITS},
     explains=(LOW_GPUS, SMALL_WORK, DATA_WAITS),
     text=text,
     claims={

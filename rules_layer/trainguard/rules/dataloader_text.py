@@ -38,7 +38,7 @@ _FIXED = {
     DataloaderKind.NO_LOADERS: (
         "The job's framework metrics have no data loader events: it uses no loader that writes them."
     ),
-    DataloaderKind.NO_EVENTS: "No framework event was seen yet.",
+    DataloaderKind.NO_EVENTS: "No framework event was seen.",
     DataloaderKind.NO_FRAMEWORK_METRICS: "The job writes no framework metrics, so its data loaders are unknown.",
 }
 
@@ -169,7 +169,7 @@ def _clause_of_waits(sheet: FactSheet) -> str:
 _TEXTS: Mapping[DataloaderKind, Text] = {
     DataloaderKind.TENSORFLOW: _of_tensorflow,
     DataloaderKind.NO_CORES: lambda sheet: Words(
-        f"The number of cores of {sheet['cores'].node} is not known yet: it has no CPU sample."
+        f"The number of cores of {sheet['cores'].node} is not known: it has no CPU sample."
     ),
     DataloaderKind.WARMING_UP: lambda sheet: Words(_progress(sheet)),
     DataloaderKind.WAITS: lambda sheet: Words(

@@ -22,7 +22,7 @@ from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParamet
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
 from trainguard.rules.spec import SYSTEM, Loss, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.symptoms import LOW_GPUS, TAKEN_GPU
 from trainguard.rules.warm_up import lacks_utilization, waiting
 from trainguard.telemetry.framework import FrameworkEvents
 
@@ -78,7 +78,7 @@ SPEC = RuleSpec(
         "near_idle": ParameterHelp("% of the power at work", "a busy GPU that draws less does not work"),
     },
     inputs=SYSTEM,
-    explains=(LOW_GPUS,),
+    explains=(LOW_GPUS, TAKEN_GPU),
     text=text,
     claims={"": (Bucket.HANG,)},
     loss_from_now=_loss_from_now,

@@ -121,7 +121,7 @@ def _no_power(sheet: FactSheet) -> str:
 
 
 _CALM: Mapping[HungKind, Callable[[FactSheet], str]] = {
-    HungKind.NO_SAMPLES: lambda _: "no system metrics yet.",
+    HungKind.NO_SAMPLES: lambda _: "no system metrics were written.",
     HungKind.NO_POWER: _no_power,
     HungKind.NOT_KNOWN: _not_known,
     HungKind.WORKS: _works,

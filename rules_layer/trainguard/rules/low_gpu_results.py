@@ -19,7 +19,7 @@ from trainguard.rules.low_gpu_devices import (
     held_while_idle,
     hollow_gpus,
 )
-from trainguard.rules.low_gpu_node import IDLE_FINDING_S, break_facts, memory_facts, regular_breaks
+from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_FINDING_S, break_facts, memory_facts, regular_breaks
 from trainguard.rules.low_gpu_text import HOLDING_SUFFIX, NAMES, text
 from trainguard.rules.low_gpu_usage import (
     COSTLY_SHARE,
@@ -125,11 +125,11 @@ def _kind_of(found: GpuJudgement, worst: Usage) -> Kind:
     return Kind.SMALL_DIPS if worst in found.lasted and worst.kind == "fluctuating" else Kind.LOW_FOR_SHORT
 
 
-def _noted(common: Mapping[str, Any]) -> Mapping[str, Any]:
+def _noted(common: Mapping[str, Any], look: Kind = Kind.STOPPED) -> Mapping[str, Any]:
     details = common["details"]
     if not isinstance(details, LowGpuDetails):
         return common
-    finding = f"{NAMES[Kind.STOPPED]}{HOLDING_SUFFIX}"
+    finding = f"{NAMES[look]}{HOLDING_SUFFIX}"
     return {**common, "details": msgspec.structs.replace(details, finding=finding, memory="held")}
 
 
@@ -165,6 +165,36 @@ def _streak_facts(found: GpuJudgement, streak: Streak | None, view: NodeView) ->
             points,
             *_affected(found, view),
         )
+    )
+
+
+def judge_taken(held: Mapping[str, HeldMemory], view: NodeView, common: Mapping[str, Any]) -> RuleResult | None:
+    """Say that GPUs have never worked while others of the node do, and hold memory; None where none does.
+
+    A process has them, of the job or of somebody else. That is why they lag behind the others.
+    """
+    names = [name for name, ever in zip(view.gpu_names, view.ever_active.tolist(), strict=True) if not ever]
+    found = {gpu: known for gpu in names if (known := held_while_idle(held, view, gpu, IDLE_FINDING_S)) is not None}
+    if not found:
+        return None
+    worst = max(found, key=lambda gpu: found[gpu][0].used)
+    holding, idle_s = found[worst]
+    affected = of_node(view, "gpus_affected", len(found), "GPUs")
+    lost_s = sum(lasted for _, lasted in found.values()) / len(view.gpu_names)
+    return RuleResult.of(
+        text,
+        Status.FIRED,
+        Kind.GPU_TAKEN,
+        (*_held_facts(holding, idle_s, worst, view), affected, *stream_end(view)),
+        measured=idle_s / 60.0,
+        threshold=IDLE_FINDING_S / 60.0,
+        measure=HELD_TIME,
+        worst=worst,
+        affected_share=share_of_paid(view, idle_s),
+        wasted_share=share_of_paid(view, lost_s),
+        onset=max((view.watermark_s or 0.0) + view.interval_s - idle_s, view.first_sample_at or 0.0),
+        gpus=tuple(found),
+        **_noted(common, Kind.NEVER_USED),
     )
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from trainguard.finding import Fact
+from trainguard.finding import Fact, clock_times
 from trainguard.rules.low_gpu_usage import NODE_IDLES, Kind
 from trainguard.rules.units import counted, show_duration, show_number, show_percent
 from trainguard.rules.words import FactSheet, Words
 from trainguard.statuses import Status
+from trainguard.timestamps import iso_time
 
 _GIGA = 1e9
 IDLE_PERCENT = 1.0
@@ -151,6 +152,32 @@ def _gpu_holds_memory(sheet: FactSheet) -> Words:
     )
 
 
+def _see_who_holds(sheet: FactSheet, gpu: str) -> str:
+    if _is_past(sheet):
+        return (
+            f"Find out which process held the memory of {gpu}. If it was not the job's, end it before the next run, or "
+            "place that elsewhere. If it was, find out why it did not compute, or pay for fewer GPUs."
+        )
+    return (
+        f"Look with nvidia-smi which process holds the memory of {gpu}. If it is not the job's, end it, or place the "
+        "job elsewhere. If it is, find out why it does not compute, or pay for fewer GPUs."
+    )
+
+
+def _gpu_taken(sheet: FactSheet) -> Words:
+    """Say that one GPU never worked beside others that do, and what it holds."""
+    idle, held = sheet["idle_time"], sheet["memory_in_use"]
+    been, holds = ("was", "held") if _is_past(sheet) else ("has been", "holds")
+    where = f"{idle.device} of {idle.node}"
+    return Words(
+        f"never used{HOLDING_SUFFIX}: {idle.device} on {idle.node} {been} idle for {_time(idle)} (allowed "
+        f"{show_duration(idle.threshold or 0.0)}), and {holds} {_amount(held, sheet.get('memory_total'))} of memory"
+        f"{_how_many(sheet)}.",
+        _see_who_holds(sheet, where),
+        f"{where} held memory and never worked",
+    )
+
+
 def _idle_in_part(sheet: FactSheet) -> Words:
     share, node = sheet["idle_share"], sheet["idle_share"].node
     mean, highest = sheet["mean_utilization"], sheet["highest_mean_utilization"]
@@ -218,7 +245,7 @@ def _low(sheet: FactSheet) -> str:
     """Say what a GPU did over the newest window, against the thresholds of the 95th and 5th percentile."""
     high, low = sheet["p95_utilization_at_work"], sheet["p5_utilization_at_work"]
     points = counted(int(sheet.number("samples_at_work")), "sample")
-    span = f"its last {points} outside pauses, over {_span(high)},"
+    span = f"its last {points} outside pauses"
     unsteady = sheet.kind in {Kind.FLUCTUATES, Kind.SMALL_DIPS}
     have = "had" if _is_past(sheet) else "have"
     if sheet.kind == Kind.UNDER_USED or not (unsteady or float(high.value) >= (high.threshold or 0.0)):
@@ -234,7 +261,7 @@ def _low_found(sheet: FactSheet) -> str:
 
 
 def _low_since(sheet: FactSheet) -> str:
-    return f"{_low(sheet)}, and that for {show_duration(sheet.number('low_time'))}"
+    return f"{_low(sheet)}, and so for {show_duration(sheet.number('low_time'))}"
 
 
 def _low_for_short(sheet: FactSheet) -> Words:
@@ -277,7 +304,8 @@ def _notes(sheet: FactSheet) -> str:
     """Say how busy the GPU was over all samples, how the node pauses, and how active the GPU was."""
     said, mean = "", sheet.get("mean_utilization")
     if mean is not None:
-        said += f" Over all samples of {_span(mean)} {mean.device} was {_percent(mean)} busy on average."
+        when = clock_times(iso_time(mean.start or 0.0), iso_time(mean.end or 0.0))
+        said += f" Over all samples, {when}, {mean.device} was {_percent(mean)} busy on average."
     if sheet.get("pause_length") is not None:
         said += f" T{_pausing(sheet)[1:]}."
     paused = sheet.get("paused_share")
@@ -404,6 +432,7 @@ _WORDS: Mapping[str, Callable[[FactSheet], Words]] = {
     Kind.UNDER_USED: _under_used,
     Kind.FLUCTUATES: _fluctuates,
     Kind.GPU_HOLDS_MEMORY: _gpu_holds_memory,
+    Kind.GPU_TAKEN: _gpu_taken,
     Kind.LOW_ACTIVITY: _low_activity,
     Kind.INSTANCES_UNUSED: _instances_unused,
     Kind.INSTANCES_LOW: _instances_low,

@@ -49,6 +49,7 @@ class LowGPUUtilizationKind(StrEnum):
     UNDER_USED = "under_used"
     FLUCTUATES = "fluctuates"
     GPU_HOLDS_MEMORY = "gpu_holds_memory"
+    GPU_TAKEN = "gpu_taken"
     LOW_ACTIVITY = "low_activity"
     INSTANCES_UNUSED = "instances_unused"
     INSTANCES_LOW = "instances_low"
@@ -81,6 +82,7 @@ CLAIMS: Mapping[str, tuple[Bucket, ...]] = {
     Kind.HOLDS_MEMORY: _NEVER_ACTIVE,
     Kind.IDLE_IN_PART: _IDLE,
     Kind.GPU_HOLDS_MEMORY: _IDLE,
+    Kind.GPU_TAKEN: _IDLE,
     Kind.INSTANCES_UNUSED: _IDLE,
     Kind.PAUSES: LOST_AT_WORK,
     Kind.HARDLY_USED: _NEVER_ACTIVE,

@@ -33,6 +33,7 @@ from trainguard.rules.low_gpu_results import (
     TENSOR_P95,
     GpuJudgement,
     judge_hollow,
+    judge_taken,
     judge_usages,
 )
 from trainguard.rules.low_gpu_text import text
@@ -42,6 +43,7 @@ from trainguard.rules.low_gpu_usage import (
     MARGIN,
     MIN_DIPS,
     GpuKind,
+    Kind,
     LowGpuDetails,
     Part,
     Streak,
@@ -60,7 +62,7 @@ from trainguard.rules.quantiles import column_quantiles
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import RuleResult
 from trainguard.rules.spec import SYSTEM, ChartLine, RuleSpec
-from trainguard.rules.symptoms import LOW_GPUS
+from trainguard.rules.symptoms import LOW_GPUS, TAKEN_GPU, UNEVEN
 from trainguard.rules.warm_up import warming_up
 from trainguard.rules.windowing import WindowedRule, WindowParameters, sampled_enough
 
@@ -118,6 +120,8 @@ SPEC = RuleSpec(
     managed_parameters=("threshold_p95", "threshold_p5", "window", "patience"),
     inputs=SYSTEM,
     symptom=LOW_GPUS,
+    looks={Kind.GPU_TAKEN: TAKEN_GPU},
+    explains_as={Kind.GPU_TAKEN: (UNEVEN,)},
     text=text,
     claims=CLAIMS,
     details=LowGpuDetails,
@@ -283,8 +287,12 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
     ) -> RuleResult:
         """Judge GPUs that work, one by one."""
         fired, lasting_s = self._fired(state, view, usages, parameters), self._lasting_s(parameters, view)
-        hollow = None if fired else judge_hollow(state.activity, view, lasting_s, parameters.threshold_sm, common)
-        return hollow or self._judge_usages(state, view, usages, fired, parameters, common)
+        if not fired:
+            found = judge_taken(state.held, view, common)
+            found = found or judge_hollow(state.activity, view, lasting_s, parameters.threshold_sm, common)
+            if found is not None:
+                return found
+        return self._judge_usages(state, view, usages, fired, parameters, common)
 
     def _fired(
         self,

@@ -33,8 +33,8 @@ _FIXED = {
     MaxInitializationKind.ENDED_WITHOUT_METRICS: (
         "The job has ended and wrote no framework metrics, so its first step is unknown."
     ),
-    MaxInitializationKind.NO_START: "Neither the training start nor a first sample is known yet.",
-    MaxInitializationKind.NO_DATA: "Neither a sample nor a step was seen yet.",
+    MaxInitializationKind.NO_START: "Neither the training start nor a first sample is known.",
+    MaxInitializationKind.NO_DATA: "Neither a sample nor a step was seen.",
 }
 
 

@@ -9,7 +9,7 @@ def text(sheet: FactSheet) -> Words:
     """Say where the time of a node's processes went."""
     node = sheet.facts[0].node
     if sheet.kind == FrameworkKind.NO_EVENTS:
-        return Words(f"no framework event of {node} yet.")
+        return Words(f"no framework event of {node} was written.")
     if sheet.kind == FrameworkKind.NO_STEP:
         return Words(f"{node} wrote {int(sheet.number('events')):,} framework events and no training step.")
     loops = int(sheet.number("processes"))

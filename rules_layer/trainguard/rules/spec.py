@@ -94,8 +94,12 @@ class RuleSpec:
         Whether it sums up and never fires.
     symptom : Symptom or None
         What its finding looks like, for rules that name a reason; None where it is no mere look.
+    looks : mapping of str to Symptom
+        By kind of finding, what it looks like where that is something else than ``symptom``.
     explains : tuple of Symptom
         The symptoms that it names a reason for.
+    explains_as : mapping of str to tuple of Symptom
+        By kind of finding, those that a finding of this kind names a reason for besides.
     seen_with : tuple of Symptom
         Symptoms that are a part of its own condition.
     clause : str, function or None
@@ -105,6 +109,9 @@ class RuleSpec:
     claims : mapping of str to tuple of Bucket
         By kind of finding, the buckets of the ledger whose time in the finding's episodes the finding explains, in the
         order in which it takes from them. The kind ``""`` stands for all others.
+    measures_loss : bool
+        Whether a judgement's ``wasted_share`` bounds what its finding claims: it is measured, and the ledger's buckets
+        hold more than that.
     loss_from_now : function or None
         From the job's judgement what the finding wastes from now on, None for nothing; where there is no function, it
         goes on to waste the share that it has wasted so far.
@@ -135,11 +142,14 @@ class RuleSpec:
     metrics: tuple[str, ...] = ()
     informs_only: bool = False
     symptom: Symptom | None = None
+    looks: Mapping[str, Symptom] = field(default_factory=dict)
     explains: tuple[Symptom, ...] = ()
+    explains_as: Mapping[str, tuple[Symptom, ...]] = field(default_factory=dict)
     seen_with: tuple[Symptom, ...] = ()
     clause: Clause | None = None
     text: Text | None = None
     claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
+    measures_loss: bool = False
     loss_from_now: Callable[[RuleResult], Loss | None] | None = None
     too_short: str | None = None
     details: type[Details] | None = None

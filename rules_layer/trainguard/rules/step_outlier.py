@@ -74,6 +74,7 @@ SPEC = RuleSpec(
     managed_parameters=("threshold", "mode", "n_outliers", "stddev"),
     managed_aliases={"threshold": "stddev"},
     inputs=FRAMEWORK,
+    measures_loss=True,
     symptom=SLOW_STEPS,
     explains=(LOW_GPUS,),
     text=text,
@@ -129,6 +130,7 @@ class StepOutlier(JoinedRule[StepOutlierParameters, StepsState]):
             progress=_progress_of(worst.series),
             affected_share=worst.affected_share if fired else None,
             wasted_share=_wasted_share(by_node, view) if fired else None,
+            onset=_onset(by_node) if fired else None,
             gpus=_waiting_gpus(view, by_node) if fired else (),
             details={node: details_of(by_node[node], state) for node, state in states.items()} if view.detailed else {},
         )
@@ -244,6 +246,12 @@ def _wasted_share(by_node: Mapping[str, Sequence[EvaluatedSeries]], view: JobVie
     """Return the share of all nodes' time that went into slow steps: on each node that of its worst process."""
     lost = [max((each.lost_share for each in of_node if each.fired), default=0.0) for of_node in by_node.values()]
     return sum(lost) / len(view.nodes)
+
+
+def _onset(by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> float | None:
+    """Return the first slow step of those that have come since, epoch seconds, of any process that fires."""
+    starts = [each.series.slow_since_us for of_node in by_node.values() for each in of_node if each.fired]
+    return min((start / 1e6 for start in starts if start is not None), default=None)
 
 
 def _waiting_gpus(view: JobView, by_node: Mapping[str, Sequence[EvaluatedSeries]]) -> tuple[str, ...]:

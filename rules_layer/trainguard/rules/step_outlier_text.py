@@ -33,7 +33,7 @@ def text(sheet: FactSheet) -> Words:
         return Words("This job has written no framework metrics, which the rule needs.")
     if kind is StepOutlierKind.NO_STEPS:
         mode = sheet.get("mode")
-        return Words(f"No training step{'' if mode is None else f' in mode {mode.value}'} was seen yet.")
+        return Words(f"No training step{'' if mode is None else f' in mode {mode.value}'} was seen.")
     if kind in {StepOutlierKind.WARMING_UP, StepOutlierKind.TOO_SHORT}:
         return Words(_progress(sheet, ended=kind is StepOutlierKind.TOO_SHORT))
     reason = f"{_counts(sheet)}{_left_out(sheet)}.{_meanwhile(sheet, kind)}"

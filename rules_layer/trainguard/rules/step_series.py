@@ -14,6 +14,7 @@ import numpy as np
 from trainguard.rules.step_overlap import StepOverlap
 from trainguard.state.histogram import MAX_DURATION_US, DurationHistogram
 from trainguard.telemetry.events import EventTable
+from trainguard.telemetry.snapshots import IntArray
 from trainguard.telemetry.steps import StepBatch
 
 WARM_UP_STEPS = 100
@@ -27,6 +28,9 @@ MAX_BINS = 8_192
 MAX_BINS_OF_A_SERIES = 256
 KEPT_SLOW_STEPS = 32
 MAX_NUMBER_LENGTH = 20
+SLOW_APART_US = 5_400_000_000
+"""Slow steps that lie further apart are no part of one time of slow steps."""
+
 SQUARES_BASE = 2**62
 """Sums of squares outgrow the 64 bits of MessagePack's integers and are kept in two parts."""
 
@@ -44,7 +48,8 @@ class StepSeries(msgspec.Struct, array_like=True):
 
     A step counts once another one has followed it: the last one of a job that hangs never ends, and is no slow step.
     ``newest`` is the one that waits for that. ``first_us`` and ``last_us`` are when the steps that count began and
-    ended, epoch microseconds.
+    ended, epoch microseconds. ``slow_since_us`` is the first of the slow steps that have come in a row, none of them
+    over 90 min after the one before, and ``slow_last_us`` the newest; None and 0 before the first.
     """
 
     process: str
@@ -61,6 +66,8 @@ class StepSeries(msgspec.Struct, array_like=True):
     newest: SlowStep | None = None
     first_us: int | None = None
     last_us: int = 0
+    slow_since_us: int | None = None
+    slow_last_us: int = 0
 
     @property
     def seen(self) -> int:
@@ -105,6 +112,16 @@ class StepSeries(msgspec.Struct, array_like=True):
         self.squares_low = squares % SQUARES_BASE
         self.durations.add(np.array(durations_us, dtype=np.int64))
 
+    def note_slow(self, starts_us: IntArray) -> None:
+        """Note slow steps, int64[N], epoch microseconds in order of time."""
+        if not starts_us.size:
+            return
+        before = starts_us[0] if self.slow_since_us is None else self.slow_last_us
+        first = np.flatnonzero(np.diff(starts_us, prepend=before) > SLOW_APART_US)
+        if first.size or self.slow_since_us is None:
+            self.slow_since_us = int(starts_us[first[-1] if first.size else 0])
+        self.slow_last_us = int(starts_us[-1])
+
     def slow_above_us(self, stddev: float) -> float:
         """Duration over which a step counts as slow for the report: twice the median, or an outlier if that is less."""
         return min(2.0 * self.durations.quantile(0.5), self.mean_us + stddev * self.deviation_us)
@@ -142,12 +159,13 @@ class StepsState(msgspec.Struct, array_like=True):
         above_us = series.slow_above_us(stddev)
         if len(table):
             self.overlap.fold(batch, skipped, batch.durations_us[skipped:] > above_us, table)
-        slow = np.flatnonzero(lengths > above_us)[-KEPT_SLOW_STEPS:]
+        slow = np.flatnonzero(lengths > above_us)
+        series.note_slow(ended.starts_us[slow])
         series.slow += [
             SlowStep(
                 int(ended.starts_us[index]), int(ended.durations_us[index]), ended.numbers[index][:MAX_NUMBER_LENGTH]
             )
-            for index in slow.tolist()
+            for index in slow[-KEPT_SLOW_STEPS:].tolist()
         ]
         self._trim_slow_steps()
 
@@ -174,7 +192,7 @@ class StepsState(msgspec.Struct, array_like=True):
         self.refused = sorted({*self.refused, name})[:MAX_REFUSED]
         self.overlap = StepOverlap()
         for kept in self.series:
-            kept.slow = []
+            kept.slow, kept.slow_since_us, kept.slow_last_us = [], None, 0
 
     def _bins_of_a_series(self) -> int:
         return min(MAX_BINS_OF_A_SERIES, MAX_BINS // len(self.series))

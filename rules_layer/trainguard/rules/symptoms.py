@@ -12,6 +12,8 @@ LOW_GPUS = Symptom("GPUs are not busy")
 NO_REASON = "for no reason that the profile shows"
 """What is said of low GPUs that no other rule explains."""
 
+TAKEN_GPU = Symptom("a GPU has held memory all along and never worked")
+UNEVEN = Symptom("some GPUs do less than the others")
 DATA_WAITS = Symptom("GPUs wait for batches")
 SMALL_WORK = Symptom("the work leaves CPU, GPUs and GPU memory unused")
 SLOW_STEPS = Symptom("some training steps are slow")

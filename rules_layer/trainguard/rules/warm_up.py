@@ -180,7 +180,7 @@ def _never_active_words(sheet: FactSheet, node: str) -> str:
 
 
 _REASONS: Mapping[WarmUpKind, Callable[[FactSheet, str], str]] = {
-    WarmUpKind.WAITING: lambda _, node: f"no system metrics of {node} yet.",
+    WarmUpKind.WAITING: lambda _, node: f"no system metrics of {node} were written.",
     WarmUpKind.WARMING_UP: _warming_up_words,
     WarmUpKind.TOO_SHORT: lambda sheet, node: (
         f"{_of_patience(sheet, node)}; its stream has ended, too early for a verdict."

@@ -58,7 +58,7 @@ CAME_NOW = "The newest object came 60 s before the last look."
     [
         ([state()], Status.FIRED, STALLS),
         ([state(looked_s=NOW + 1_800.0)], Status.OK, CAME),
-        ([state(None)], Status.WARMING_UP, "No step was saved yet."),
+        ([state(None)], Status.WARMING_UP, "No step was saved."),
         ([state(None), state()], Status.FIRED, STALLS),
         ([state(NOW - 900.0), state()], Status.FIRED, STALLS),
         ([state(), state(NOW - 900.0)], Status.FIRED, STALLS),

@@ -217,6 +217,16 @@ def test_given_gaps_and_unread_objects_then_a_finding_does_not_hide_them() -> No
     )
 
 
+@pytest.mark.parametrize(("unseen", "named"), [(0.1, False), (0.6, True)])
+def test_work_is_told_with_the_time_that_nobody_sampled(unseen: float, named: bool) -> None:
+    """A GPU that worked for 35 % of the paid time, of which 60 % has no samples, was busy all along."""
+    node = Node(lost=[(0.0, 10.0, {Bucket.NO_SAMPLES: unseen, Bucket.IDLE: 0.05})])
+    health = told(*QUIET, nodes=[node]).health
+
+    assert f"worked {95 - 100 * unseen:.0f} % of the paid time" in health
+    assert (f"{100 * unseen:.0f} % of which has no samples" in health) is named
+
+
 def test_given_a_rule_that_judged_too_little_then_an_ended_job_says_so_beside_a_finding() -> None:
     young = quiet("GPUHealth", Status.WARMING_UP)
 

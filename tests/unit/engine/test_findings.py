@@ -19,6 +19,7 @@ from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord
+from trainguard.rules.dataloader_text import DataloaderKind
 from trainguard.rules.low_gpu_usage import Kind
 from trainguard.rules.registry import RULE_NAMES, SPECS, spec_of
 from trainguard.rules.spec import RuleSpec
@@ -94,6 +95,61 @@ def test_given_one_fault_when_ranked_then_its_rule_is_first(name: str) -> None:
         found = rank_findings([*silent, *order], FREE, one_node(*fault.parts, hours=HOURS))
         assert (found[0].rule, found[0].explained_by) == (fault.first, None)
         assert {each.rule for each in found} == named
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    [(Kind.GPU_TAKEN, LOW), (Kind.GPU_HOLDS_MEMORY, "LoadBalancing"), (Kind.UNDER_USED, "LoadBalancing")],
+)
+def test_a_taken_gpu_is_the_reason_for_an_imbalance(kind: Kind, first: str) -> None:
+    """A GPU of any other kind is what an imbalance looks like."""
+    found = ranked(lost(0.25, IDLE), fired("LoadBalancing", ALWAYS), fired(LOW, ALWAYS, kind=kind))
+
+    assert next(iter(found)) == first
+    assert [each.explained_by for each in found.values()] == [None, first]
+
+
+def test_what_a_rule_has_measured_bounds_what_it_claims() -> None:
+    """GPUs that are never full lose a little all the time, which slow steps do not explain."""
+    found = ranked(lost(0.3), fired("StepOutlier", ALWAYS, wasted_share=0.2))
+
+    assert found["StepOutlier"].wasted_share == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("cause", ["CPUBottleneck", "IOBottleneck"])
+def test_a_busy_host_is_the_reason_for_time_between_steps(cause: str) -> None:
+    between = fired("Dataloader", ALWAYS, kind=DataloaderKind.BETWEEN_STEPS)
+    waits = fired("Dataloader", ALWAYS, kind=DataloaderKind.WAITS)
+
+    assert ranked(lost(0.5), fired(cause, ALWAYS), between)["Dataloader"].explained_by == cause
+    assert ranked(lost(0.5), fired(cause, ALWAYS), waits)["Dataloader"].explained_by is None
+
+
+def test_a_finding_has_the_kind_of_the_episode_that_cost_most() -> None:
+    """Its words, kind and facts are of one episode."""
+    idle, facts = held((1.0, 4.0), kind=Kind.STOPPED, facts=(), reason="It stopped.", advice="Start it."), ()
+    later = held((6.0, 7.0), kind=Kind.UNDER_USED, reason="It was low.")
+    verdict = replace(over(LOW, kind=Kind.UNDER_USED), merged=(*idle, *later), ended=True)
+    found = ranked(one_node((1.0, 4.0, {IDLE: 1.0}), (6.0, 7.0, {OPEN: 0.5}), hours=HOURS), verdict)[LOW].finding
+
+    assert (found.finding_kind, found.facts, found.advice) == (Kind.STOPPED, facts, "Start it.")
+    assert found.reason.endswith("It stopped.")
+
+
+def test_no_money_is_not_said() -> None:
+    priced = Account(instance_type="ml.p3.2xlarge", started_at=0.0, watermark_s=HOURS * HOUR_S, nodes=1)
+    ledger = one_node((0.0, HOURS, {OPEN: 0.5}), hours=HOURS, hourly=3.825)
+    found = ranked(ledger, fired("CPUBottleneck", ALWAYS), fired(LOW, ALWAYS), account=priced)
+
+    assert found["CPUBottleneck"].finding.cost is not None
+    assert found[LOW].finding.cost is None
+
+
+def test_a_hang_is_the_reason_for_a_taken_gpu() -> None:
+    hung = fired("HungJob", ALWAYS)
+    found = ranked(lost(1.0, IDLE), hung, fired(LOW, ALWAYS, kind=Kind.GPU_TAKEN))
+
+    assert found[LOW].explained_by == "HungJob"
 
 
 def test_given_two_claims_of_one_time_then_no_second_is_claimed_twice() -> None:
@@ -290,7 +346,8 @@ def test_given_a_risk_without_claims_then_it_is_medium_at_most(affected: float) 
 
 def test_given_rules_that_explain_each_other_then_no_one_explains_itself() -> None:
     rules = FAMILIES.plan(JobRecord("job", "arn", "b", "")).rules
-    shown = {spec_of(rule).symptom for rule in rules} | {UNUSED_NODE, IDLE_NODE}
+    looks = {look for rule in rules for look in spec_of(rule).looks.values()}
+    shown = {spec_of(rule).symptom for rule in rules} | looks | {UNUSED_NODE, IDLE_NODE}
     assert {symptom for spec in SPECS.values() for symptom in spec.explains} <= shown
 
     def reached(rule: str) -> set[str]:

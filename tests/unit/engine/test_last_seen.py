@@ -61,10 +61,7 @@ def test_given_a_fault_in_the_middle_when_it_is_over_then_the_finding_still_says
 
     assert (finding.finding.finding_kind, finding.finding.facts[0].device) == (Kind.UNDER_USED, "gpu0")
     assert (verdict.result.status, verdict.history.is_open, verdict.history.times_fired) == (Status.OK, False, 1)
-    assert (
-        "gpu0 on algo-1: 95 % of its last 20 samples outside pauses, over 19 min, had a GPU utilization of at most"
-        in finding.finding.reason
-    )
+    assert "gpu0 on algo-1: 95 % of its last 20 samples outside pauses had" in finding.finding.reason
     assert verdict.result.reason.startswith(
         "2023-11-14 23:13 to 2023-11-15 00:54 UTC: gpu0 on algo-1: 95 % of its last 20 samples"
     )

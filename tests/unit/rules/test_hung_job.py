@@ -220,7 +220,7 @@ def test_given_no_power_when_judged_then_the_rule_does_not_apply_and_says_why() 
     assert said.last.status is Status.NOT_APPLICABLE
     assert "no power of the GPUs was collected" in said.last.reason
     whole = over(said.state)
-    assert (whole.status, whole.reason) == (Status.WAITING_FOR_DATA, "no system metrics yet.")
+    assert (whole.status, whole.reason) == (Status.WAITING_FOR_DATA, "no system metrics were written.")
 
 
 def test_given_a_job_that_hangs_before_it_worked_for_five_minutes_when_judged_then_it_is_not_known_yet() -> None:

@@ -136,6 +136,21 @@ def test_given_one_gpu_that_stopped_and_holds_memory_when_the_others_work_then_t
     assert free.kind == Kind.UNDER_USED
 
 
+@pytest.mark.parametrize(
+    ("used", "minutes", "kind"),
+    [
+        pytest.param(60 * GB, 70, Kind.GPU_TAKEN, id="taken"),
+        pytest.param(0.0, 70, Kind.FINE, id="free"),
+        pytest.param(60 * GB, 19, Kind.FINE, id="not for long enough"),
+    ],
+)
+def test_a_gpu_that_never_works_and_holds_memory_is_taken(used: float, minutes: int, kind: Kind) -> None:
+    said = judge([95.0] * minutes, lambda _: holding(30 * GB, used), second=[0.0] * minutes).last
+
+    assert said.kind == kind
+    assert (said.status is Status.FIRED, said.gpus) == (kind == Kind.GPU_TAKEN, ("gpu1",) * (kind == Kind.GPU_TAKEN))
+
+
 def test_given_one_gpu_that_works_a_little_when_it_holds_memory_then_it_is_low_and_not_idle() -> None:
     slow = judge([95.0] * 70, lambda _: holding(60 * GB), second=[30.0] * 70).last
     assert slow.status is Status.FIRED

@@ -94,8 +94,8 @@ def test_given_one_low_gpu_of_four_when_it_fires_then_the_reason_has_its_numbers
 
     fire = next(said for said in result.results if said.status is Status.FIRED)
     assert fire.reason == (
-        "gpu2 on algo-1: 95 % of its last 500 samples outside pauses, over 249.5 s, have a GPU utilization of at most "
-        "31 % (threshold 70 %), and that for 18 min. Over all samples of 18 min gpu2 was 31 % busy on average."
+        "gpu2 on algo-1: 95 % of its last 500 samples outside pauses have a GPU utilization of at most 31 % (threshold "
+        "70 %), and so for 18 min. Over all samples, 2023-11-14 22:14 to 22:31 UTC, gpu2 was 31 % busy on average."
     )
     assert (fire.worst, fire.measured, fire.threshold, fire.measure) == ("gpu2", 31.0, 70.0, P95)
 

@@ -152,7 +152,7 @@ def test_given_samples_that_stand_for_20_minutes_each_when_none_is_idle_then_the
 )
 def test_given_a_node_without_a_sample_when_judged_then_the_rule_waits_for_data(rule: AnySystemRule) -> None:
     said = rule.judge(rule.state_type(), replace(VIEW, watermark_s=None), rule.parameters_type())
-    assert (said.status, said.reason) == (Status.WAITING_FOR_DATA, "no system metrics of algo-1 yet.")
+    assert (said.status, said.reason) == (Status.WAITING_FOR_DATA, "no system metrics of algo-1 were written.")
 
 
 def test_given_a_node_that_was_never_watched_when_asked_then_nothing_has_lasted() -> None:

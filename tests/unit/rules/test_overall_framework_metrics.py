@@ -185,7 +185,7 @@ def test_given_more_operators_than_are_reported_when_judged_then_the_rest_is_oth
 
 def test_given_no_event_when_judged_then_it_waits() -> None:
     assert judge().status is Status.WAITING_FOR_DATA
-    assert judge(read([])).reason == "no framework event of algo-1 yet."
+    assert judge(read([])).reason == "no framework event of algo-1 was written."
 
 
 def test_given_events_without_steps_when_judged_then_it_says_so_and_never_fires() -> None:

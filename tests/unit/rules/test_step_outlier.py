@@ -9,6 +9,7 @@ from tests.unit.rules.step_batches import (
     DEFAULTS,
     EVAL,
     RULE,
+    START_US,
     TRAIN,
     VIEW,
     batches,
@@ -118,10 +119,10 @@ def test_given_a_stream_that_ends_early_when_judged_then_it_says_that_there_is_n
 
 
 def test_given_no_steps_when_judged_then_it_waits() -> None:
-    assert judge().reason == "No training step was seen yet."
+    assert judge().reason == "No training step was seen."
     only_eval = judge(batches(steady(300), mode=EVAL), parameters=StepOutlierParameters(mode="TRAIN"))
     assert only_eval.status is Status.WAITING_FOR_DATA
-    assert only_eval.reason == "No training step in mode TRAIN was seen yet."
+    assert only_eval.reason == "No training step in mode TRAIN was seen."
 
 
 @pytest.mark.parametrize(
@@ -264,6 +265,8 @@ def test_given_a_fire_when_reported_then_it_says_what_share_was_affected_and_wha
     total = 100 * 2.0 + 1_900 * 0.4
     assert result.affected_share == pytest.approx(100 * 2.0 / total, rel=0.02)
     assert result.wasted_share == pytest.approx(100 * 1.6 / total, rel=0.02)
+    # The first 100 steps are left out, the first slow one among them.
+    assert result.onset == pytest.approx(START_US / 1e6 + 2.0 + 118 * 0.4, abs=1.0)
 
 
 def test_given_no_fire_when_reported_then_there_is_no_advice() -> None:

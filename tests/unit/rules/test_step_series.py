@@ -295,3 +295,24 @@ def test_given_outliers_that_are_too_many_and_cost_too_much_when_it_fires_then_t
     assert (result.measured, result.threshold, result.measure) == (12.0, 10.0, OUTLIERS)
     assert "12 of 1,000 steps" in result.reason
     assert "of the time in steps (slow_share 5 %)" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("slow", "first"),
+    [
+        pytest.param([300, 400, 500], 300, id="in a row"),
+        pytest.param([110, 20_000, 20_100], 20_000, id="one long before"),
+    ],
+)
+def test_slow_steps_in_a_row_began_with_the_first(slow: list[int], first: int) -> None:
+    """What came over 90 min before is no part of it, and it does not matter in which portions steps arrive."""
+    batch = numbered(20_300, slow)
+    parts = [
+        replace(
+            batch, starts_us=batch.starts_us[part], durations_us=batch.durations_us[part], numbers=batch.numbers[part]
+        )
+        for part in (slice(begin, begin + 2_030) for begin in range(0, 20_300, 2_030))
+    ]
+
+    for of in ([batch], parts):
+        assert folded(of).series[0].slow_since_us == int(batch.starts_us[first])

@@ -32,12 +32,13 @@ def ledger_checks(job: Job, report: Reported) -> Iterator[Check]:
     """
     if not job.machine.gpus or (job.collected is not None and job.collected.mig) or job.flaws.clock_jump is not None:
         return
-    if job.group == "restarts" or not UNDECIDED.isdisjoint(fault.kind for fault in job.faults):
+    if not UNDECIDED.isdisjoint(fault.kind for fault in job.faults):
         return
     known = true_shares(job)
     said = {bucket: report.ledger.get(bucket, 0.0) for bucket in OUTSIDE}
     said["at work"] = sum(share for bucket, share in report.ledger.items() if bucket not in OUTSIDE)
-    least = goals.LEDGER_WITHIN + goals.LEDGER_SAMPLES * job.interval_s / (60.0 * job.minutes)
+    # Of two samples in a row that are missing nobody can say whether they are a gap.
+    least = goals.LEDGER_WITHIN + goals.LEDGER_SAMPLES * job.interval_s / (60.0 * job.minutes) + job.flaws.missing**2
     for bucket, share in known.items():
         holds = abs(said[bucket] - share) <= least
         yield Check(f"ledger: {bucket}", f"{100.0 * share:.1f} %", f"{100.0 * said[bucket]:.1f} %", holds)
@@ -62,15 +63,27 @@ def true_shares(job: Job) -> dict[str, float]:
     return {bucket: sum(each[bucket] for each in nodes) / job.nodes for bucket in nodes[0]}
 
 
+def unpaid_s(job: Job, node: int) -> float:
+    """Return for how many seconds there was no instance: between samples, before a start-up.
+
+    Where the GPUs work at once after a gap, samples were lost.
+    """
+    at_s = np.arange(0.0, 60.0 * job.minutes, job.interval_s)
+    works = _works(job, node, at_s)
+    gaps = [(60.0 * begin, 60.0 * end) for begin, end in job.flaws.gaps if begin > 0.0]
+    return sum(end - begin for begin, end in gaps if not works[np.searchsorted(at_s, end)])
+
+
 def _of_node(job: Job, node: int) -> dict[str, float]:
-    counters, total_s = node_counters(job, node), 60.0 * job.minutes
+    counters, whole_s = node_counters(job, node), 60.0 * job.minutes
+    total_s = whole_s - unpaid_s(job, node)
     at_s, busy = counters.at_s, counters.gpus.mean(axis=1) / 100.0
     usual = job.interval_s / (1.0 - job.flaws.missing)
-    lengths = np.diff(at_s, append=total_s)
+    lengths = np.diff(at_s, append=whole_s)
     lengths = np.where(lengths > max(2.1 * usual, 5.0), usual, lengths)
-    hang_s = min((60.0 * fault.onset_min for fault in job.faults if fault.kind in ENDLESS), default=total_s)
+    hang_s = min((60.0 * fault.onset_min for fault in job.faults if fault.kind in ENDLESS), default=whole_s)
     works = np.flatnonzero(_works(job, node, at_s) & (at_s < hang_s))
-    begin_s, end_s = hang_s if hang_s < total_s else 0.0, total_s
+    begin_s, end_s = hang_s if hang_s < whole_s else 0.0, whole_s
     if works.size:
         begin_s, end_s = at_s[works[0]], at_s[works[-1]] + lengths[works[-1]]
     lost = lengths * (1.0 - busy)
@@ -79,7 +92,7 @@ def _of_node(job: Job, node: int) -> dict[str, float]:
         "compute": float((lengths * busy)[counted].sum()),
         "start_up": float(lost[counted & (at_s < begin_s)].sum()) + (at_s[0] if begin_s > at_s[0] else 0.0),
         "tail": float(lost[counted & (at_s >= end_s)].sum()),
-        "hang": total_s - hang_s,
+        "hang": whole_s - hang_s,
         "at work": float(lost[counted & (at_s >= begin_s) & (at_s < end_s)].sum()),
     }
     return {bucket: seconds / total_s for bucket, seconds in found.items()} | {

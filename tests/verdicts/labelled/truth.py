@@ -52,7 +52,7 @@ def _kind(*first: str, symptoms: tuple[str, ...] = (), **looks: tuple[str, ...])
 
 
 _STOPS = ("stopped", "holds_memory", "gpu_holds_memory")
-_HELD = ("holds_memory", "gpu_holds_memory")
+_HELD = ("holds_memory", "gpu_holds_memory", "gpu_taken")
 _WAITS = ("fluctuates", "under_used", "idle_in_part", "hardly_used", "pauses")
 _UNEVEN = ("apart", "behind")
 _ENDLESS = ("leak", "ramp", "trend", "late", "rise")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trainguard.engine.diagnosis.case import Case
 from trainguard.engine.diagnosis.diagnosis import Diagnosis
-from trainguard.engine.diagnosis.judged import Judged
+from trainguard.engine.diagnosis.judged import SIZEABLE_SHARE, Judged
 from trainguard.engine.streams.gaps import Gap, GapKind
 from trainguard.engine.verdicts.findings import RankedFinding
 from trainguard.finding import clock_times
@@ -95,7 +95,9 @@ def _worked(case: Case, found: Diagnosis) -> str:
         return ""
     gpus = sum(node.gpus for node in case.ledger.nodes)
     whose = "its GPU" if gpus == 1 else f"its {gpus:,} GPUs"
-    return f"{whose} worked {show_share(found.busy_share)} of the paid time"
+    worked = f"{whose} worked {show_share(found.busy_share)} of the paid time"
+    unseen = found.share_of(Bucket.NO_SAMPLES)
+    return worked if unseen < SIZEABLE_SHARE else f"{worked}, {show_share(unseen)} of which has no samples"
 
 
 def _without_findings(case: Case, found: Diagnosis) -> str:

@@ -11,6 +11,7 @@ evaluation at which the condition held. The newest episodes are kept, those befo
 
 import hashlib
 import math
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -43,8 +44,9 @@ class StoredEpisode(msgspec.Struct, array_like=True):
     """One episode as it is stored; times are event time in epoch seconds.
 
     ``start`` is the onset, ``held_at`` the last evaluation at which the condition held. ``ended_at`` is when the rule
-    says that it was over, although its finding stands. ``idle_node`` is as in the newest result; of the newest episode
-    and of the longest, ``kind`` and ``facts`` are kept, of a rule that gives none its ``reason`` and ``advice``.
+    says that it was over, although its finding stands. ``idle_node`` is as in the newest result; of the newest episode,
+    of the longest and of the longest of an idle node ``kind`` and ``facts`` are kept, of a rule that gives none its
+    ``reason`` and ``advice``.
     """
 
     start: float
@@ -155,9 +157,11 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
         newest.held_at = max(newest.held_at, watermark_s)
         before = self.episodes[-2].held_at if len(self.episodes) > 1 else -math.inf
         newest.take_in(rule, result, not_before=before)
-        longest = max(self.episodes, key=lambda each: each.until - each.start)
+        longest = _longest(self.episodes)
+        # A node that did nothing at all has lost more than one that was low for as long.
+        idlest = _longest([each for each in self.episodes if each.idle_node is not None] or [longest])
         for each in self.episodes:
-            if each is not newest and each is not longest:
+            if all(each is not kept for kept in (newest, longest, idlest)):
                 each.reason = each.advice = each.kind = ""
                 each.facts = ()
 
@@ -175,6 +179,10 @@ class FiringHistory(msgspec.Struct, omit_defaults=True):
             self.clean_since = None
 
 
+def _longest(episodes: Sequence[StoredEpisode]) -> StoredEpisode:
+    return max(episodes, key=lambda each: each.until - each.start)
+
+
 def _shown(rule: str, each: StoredEpisode, *, goes_on: bool) -> Episode:
     words = past_words(rule, each.kind, each.facts, reason=each.reason, advice=each.advice)
     return Episode(
@@ -185,6 +193,8 @@ def _shown(rule: str, each: StoredEpisode, *, goes_on: bool) -> Episode:
         idle_node=each.idle_node,
         reason=words.reason,
         advice=words.advice or "",
+        kind=each.kind,
+        facts=each.facts,
     )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 from trainguard.engine.verdicts.overlap import left_of, loss_weights, shared_share, split_parts
 from trainguard.finding import Episode
-from trainguard.rules.registry import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,9 +86,9 @@ def _of_one_look(symptom: RankedFinding, found: Mapping[str, RankedFinding], unt
 
     A finding that is not sure explains nothing; it is itself explained by what it would else explain.
     """
-    look, doubted = symptom.symptom, () if symptom.is_sure else spec_of(symptom.rule).explains
-    specs = {rule: spec_of(rule) for rule in found if rule != symptom.rule}
-    rules = [rule for rule, spec in specs.items() if look in spec.explains or spec.symptom in doubted]
+    look, doubted = symptom.symptom, () if symptom.is_sure else symptom.explains
+    others = {rule: each for rule, each in found.items() if rule != symptom.rule}
+    rules = [rule for rule, each in others.items() if look in each.explains or each.symptom in doubted]
     shares = {rule: _share(found[rule], symptom, until) for rule in rules}
     shares = {rule: share for rule, share in shares.items() if share}
     gravest = sorted(shares, key=lambda rule: -found[rule].score * shares[rule])

@@ -24,6 +24,7 @@ from trainguard.engine.verdicts.losses import (
 )
 from trainguard.engine.verdicts.severity import severity_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
+from trainguard.engine.verdicts.words import past_words
 from trainguard.finding import Episode, Finding, clock_times
 from trainguard.ledger.claims import Claim
 from trainguard.ledger.job import Ledger
@@ -36,6 +37,9 @@ from trainguard.timestamps import iso_time
 
 OVER_WEIGHT = 0.25
 """How much of its score a finding that is over keeps for its place while the job runs."""
+
+LEAST_MONEY = 0.005
+"""What rounds to no money is not said."""
 
 MISSED_WEIGHT = 0.5
 """How much of its score a risk keeps for its place once the job has ended without it."""
@@ -107,7 +111,16 @@ class RankedFinding:
     @property
     def symptom(self) -> Symptom | None:
         """What the finding looks like: as its rule says, but of a node that does nothing at all, that."""
-        return spec_of(self.rule).symptom if self.idle_node is None else Symptom(self.idle_node)
+        spec = spec_of(self.rule)
+        if self.idle_node is not None:
+            return Symptom(self.idle_node)
+        return spec.looks.get(self.finding.finding_kind, spec.symptom)
+
+    @property
+    def explains(self) -> tuple[Symptom, ...]:
+        """The symptoms that the finding names a reason for."""
+        spec = spec_of(self.rule)
+        return (*spec.explains, *spec.explains_as.get(self.finding.finding_kind, ()))
 
     @property
     def is_sure(self) -> bool:
@@ -168,8 +181,8 @@ def finding_of(
 
 
 def cost_of(loss: Loss | None, ledger: Ledger, account: Account) -> str | None:
-    """Say what a finding cost in money; None where no price is known."""
-    if loss is None or loss.usd is None:
+    """Say what a finding cost in money; None where no price is known, and where it claims less than a cent."""
+    if loss is None or loss.usd is None or loss.usd < LEAST_MONEY:
         return None
     spent = sum(ledger.usd(node.paid_gpu_seconds, node) or 0.0 for node in ledger.nodes)
     return str(Cost(min(loss.usd, spent), spent, account.table.currency))
@@ -293,9 +306,16 @@ def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFi
         return finding
     when = clock_times(iso_time(gravest.start), None if gravest.end is None else iso_time(gravest.end))
     said = finding.finding
-    reason, advice = f"{when}: {gravest.reason} {said.reason}", gravest.advice or said.advice
+    words = past_words(finding.rule, gravest.kind, gravest.facts, reason=gravest.reason, advice=gravest.advice)
+    said = replace(
+        said,
+        reason=f"{when}: {gravest.reason}",
+        advice=gravest.advice or said.advice,
+        finding_kind=gravest.kind or said.finding_kind,
+        facts=gravest.facts if gravest.kind else said.facts,
+    )
     idle = cast("IdleNode | None", gravest.idle_node)
-    return replace(finding, finding=replace(said, reason=reason, advice=advice), idle_node=idle)
+    return replace(finding, finding=said, idle_node=idle, clause=words.clause or finding.clause)
 
 
 def _causes(found: Mapping[str, RankedFinding], explained: Mapping[str, Explanation]) -> dict[str, str | None]:

@@ -56,14 +56,17 @@ def claims_of(verdict: Verdict, ledger: Ledger, more: Sequence[Episode] = ()) ->
 
     A kernel trace speaks of the steps of the whole job. A finding of training is of all nodes.
     """
-    buckets, until = claimed_buckets(verdict), ledger_end(ledger)
+    buckets, until, spec = claimed_buckets(verdict), ledger_end(ledger), spec_of(verdict.rule)
     if not buckets or until is None:
         return []
-    family = spec_of(verdict.rule).family
+    family, wasted = spec.family, verdict.result.wasted_share
     if family == TRACED:
         return [Claim(verdict.rule, buckets, ((_begin(ledger), until),))]
     named = {node.node for node in ledger.nodes} if family == FIRST_FAMILY else set()
-    return [_claim(verdict.rule, buckets, each, named, until) for each in (*_lasting(verdict, buckets), *more)]
+    claims = [_claim(verdict.rule, buckets, each, named, until) for each in (*_lasting(verdict, buckets), *more)]
+    if not spec.measures_loss or wasted is None:
+        return claims
+    return [replace(claim, at_most=wasted * ledger.paid_gpu_seconds) for claim in claims]
 
 
 def _claim(rule: str, buckets: tuple[Bucket, ...], episode: Episode, named: set[str], until: float) -> Claim:

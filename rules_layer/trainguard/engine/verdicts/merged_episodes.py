@@ -66,4 +66,6 @@ def _merged(group: Sequence[Episode], threshold: float) -> Episode:
         idle_node=longest.idle_node,
         reason=longest.reason,
         advice=longest.advice,
+        kind=longest.kind,
+        facts=longest.facts,
     )

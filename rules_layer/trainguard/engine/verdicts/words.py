@@ -78,7 +78,10 @@ def never_judged(reason: str, *, read: bool) -> str:
     """Return why a rule that waited until the end does not apply; ``read`` says whether any object could be read."""
     if not read:
         return "Ended without a profile: no object of it could be read."
-    return f"Ended without what the rule needs: {reason}"
+    first, second = reason[:1], reason[1:2]
+    # A name such as GPU keeps its capitals.
+    begin = first.lower() if second.islower() else first
+    return f"Ended without what the rule needs: {begin}{reason[1:]}"
 
 
 def once_found(found: str, now: str, *, held: tuple[float, float], at: float | None) -> str:

@@ -1,7 +1,8 @@
 """When a job did not run: a spot instance was taken away, and another one went on later under the same name.
 
 Samples tell it: while no node has any, there is no instance, and nothing is paid for. A minute whose object was lost is
-too short to count.
+too short to count. An instance that comes begins with a start-up, in which its GPUs idle: where they work at once,
+there was one all the time, and its samples were lost.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,10 +10,14 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from trainguard.state.sample_window import INTERRUPTED_S, SampleWindowState
+from trainguard.state.gpu_time import GpuTime
+from trainguard.state.sample_window import ACTIVE_PERCENT, INTERRUPTED_S, SampleWindowState
 from trainguard.telemetry.steps import StepBatch
 
 SILENCE_US = 120_000_000
+AT_ONCE_S = 30.0
+"""No instance comes, loads a program and a model, and works in a shorter time."""
+
 MOST_RUNS = 16
 
 Span = tuple[float, float]
@@ -31,6 +36,12 @@ def interruptions(nodes: Iterable[tuple[SampleWindowState, float | None]]) -> tu
     seen_until = accumulate((end for _, end in observed), max)
     following = zip(seen_until, (start for start, _ in observed[1:]), strict=False)
     return tuple((seen, start) for seen, start in following if start - seen >= INTERRUPTED_S)
+
+
+def works_at(use: GpuTime, at: float) -> bool | None:
+    """Return whether a GPU works in the first half minute from ``at`` on, epoch seconds; None where nobody knows."""
+    found = use.between(at, at + AT_ONCE_S, np.inf)
+    return None if found is None else bool((found.means >= ACTIVE_PERCENT).any())
 
 
 def _observed(kept: SampleWindowState, watermark_s: float | None) -> list[Span]:

@@ -22,7 +22,7 @@ from trainguard.errors import RuleFailedError
 from trainguard.families.profiler.correlate import Correlation
 from trainguard.families.profiler.framework_stream import MICROSECONDS, FrameworkStream
 from trainguard.families.profiler.gaps import gaps_of
-from trainguard.families.profiler.interruptions import interruptions, without_steps
+from trainguard.families.profiler.interruptions import interruptions, without_steps, works_at
 from trainguard.families.profiler.job_ledger import PaidNodes, job_ledger
 from trainguard.families.profiler.kinds import compared_rules, job_rules, joined_rules
 from trainguard.families.profiler.system_stream import SystemStream
@@ -96,9 +96,29 @@ class ProfilerStreams(FamilyStreams):
         return {key.node: len(each.pending) for key, each in self.records.items() if key.stream == "framework"}
 
     @cached_property
+    def step_runs(self) -> tuple[tuple[float, float], ...]:
+        """Times in which steps went on, of all nodes, epoch seconds."""
+        runs = [run for stream in self.framework.values() for run in stream.state.step_runs_us]
+        return tuple((start / MICROSECONDS, end / MICROSECONDS) for start, end in runs)
+
+    @cached_property
     def interruptions(self) -> tuple[tuple[float, float], ...]:
-        """Times in which no node had samples, epoch seconds."""
-        return interruptions((stream.state.kept, stream.state.watermark_s) for stream in self.system.values())
+        """Times in which the job had no instance, epoch seconds.
+
+        No node has samples, no steps go on, and no GPU works at once after them: an instance that comes begins with a
+        start-up. Where a GPU does, or steps went on, samples were lost.
+        """
+        silences = interruptions((stream.state.kept, stream.state.watermark_s) for stream in self.system.values())
+        spans = without_steps(silences, self.step_runs)
+        return tuple(span for span in spans if True not in self._work_after(span))
+
+    @cached_property
+    def restarts(self) -> tuple[tuple[float, float], ...]:
+        """Those of the interruptions after which GPUs are known to idle at first, as in a start-up."""
+        return tuple(span for span in self.interruptions if False in self._work_after(span))
+
+    def _work_after(self, span: tuple[float, float]) -> set[bool | None]:
+        return {works_at(stream.state.use, span[1]) for stream in self.system.values()}
 
     @cached_property
     def unpaid_s(self) -> float:
@@ -109,7 +129,7 @@ class ProfilerStreams(FamilyStreams):
         """Return which nodes wrote nothing, stopped early, or lack samples."""
         numbers = range(1, 0 if job.is_outside else (job.instance_count or 0) + 1)
         expected = dict.fromkeys([*(f"algo-{number}" for number in numbers), *sorted(self.framework)])
-        return tuple(gaps_of(self.system, expected, job)) if self.nodes else ()
+        return tuple(gaps_of(self.system, expected, job, self.restarts)) if self.nodes else ()
 
     def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
         """Return where the paid time of the job's GPUs went."""
@@ -165,8 +185,6 @@ class ProfilerStreams(FamilyStreams):
         for node in sorted(self.nodes):
             nodes[node], faults = self._node_facts(node, plan, closed=closed)
             failed.update(faults)
-        runs = [run for stream in self.framework.values() for run in stream.state.step_runs_us]
-        steps = tuple((start / MICROSECONDS, end / MICROSECONDS) for start, end in runs)
         starts = (job.started_at, self.first_at)
         view = JobView(
             started_at=min((at for at in starts if at is not None), default=None),
@@ -176,8 +194,8 @@ class ProfilerStreams(FamilyStreams):
             framework_seen=any(key.stream == "framework" and record.cursors for key, record in self.records.items()),
             closed=closed,
             nodes=nodes,
-            interruptions=without_steps(self.interruptions, steps),
-            step_runs=steps,
+            interruptions=self.interruptions,
+            step_runs=self.step_runs,
             detailed=plan.detailed,
             evaluation_every_s=job.evaluation_every_s,
         )

@@ -20,7 +20,7 @@ from trainguard.rules.training.stalled_training import StalledTrainingRule, Stal
 
 AnyStepStream = StepStream[Any]
 
-WAITS = "No step was saved yet: neither debug-output nor a file of scalars came."
+WAITS = "No step was saved: neither debug-output nor a file of scalars came."
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def _unchecked(sheet: FactSheet, rule: str, needs: str, bound: tuple[str, str]) 
     if sheet.kind == StepKind.UNUSABLE:
         return f"No step could be checked: {sheet.name('unusable_why')}.{_ignored(sheet)}"
     if sheet.kind == StepKind.NO_STEP:
-        return f"No step was saved yet.{_ignored(sheet)}"
+        return f"No step was saved.{_ignored(sheet)}"
     if sheet.kind == StepKind.UNREAD:
         return f"No step of the files of scalars could be read.{_ignored(sheet)}"
     what_to_do = needs

@@ -116,7 +116,7 @@ def test_given_a_check_with_numbers_that_are_not_finite_when_judged_then_the_res
     [
         ({"unusable": 1, "unusable_why": "x is broken"}, RunView(3), Status.ERROR,
          "No step could be checked: x is broken."),
-        ({"waiting": 1}, RunView(0), Status.WARMING_UP, "No step was saved yet."),
+        ({"waiting": 1}, RunView(0), Status.WARMING_UP, "No step was saved."),
         ({}, RunView(1), Status.NOT_APPLICABLE, f"None of 1 saved step holds what the rule checks. {NEEDS}"),
         ({}, RunView(2), Status.NOT_APPLICABLE, f"None of 2 saved steps hold what the rule checks. {NEEDS}"),
         ({}, RunView(0, closed=True), Status.NOT_APPLICABLE,

@@ -117,7 +117,7 @@ BROKEN = (
                 Reading(name="ThrottleReasons", value=0x60, start_min=15, end_min=59, gpus=(0,)),
             )
         ),
-        faults=(Fault(kind="throttled GPU", onset_min=15, end_min=59, gpus=(0,), wasted_min=(10, 16)),),
+        faults=(Fault(kind="throttled GPU", onset_min=15, end_min=59, gpus=(0,), wasted_min=(0, 16)),),
     ),
 )
 
@@ -145,7 +145,7 @@ OTHERS = (
         "straggler",
         "Rank 2 of four needs 0.35 s for a forward pass that takes the others 0.2 s, from minute 20 on.",
         steps=Steps(ranks=True, slow_ranks=((2, 1.75, 20.0),)),
-        faults=(Fault(kind="straggler", onset_min=20, wasted_min=(5, 10)),),
+        faults=(Fault(kind="straggler", onset_min=20, wasted_min=(0, 10)),),
     ),
 )
 
