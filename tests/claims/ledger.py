@@ -38,9 +38,10 @@ def ledger_claims(job: RawJob, report: dict[str, Any]) -> Iterator[Untrue | None
         of_nodes = sum(_amounts(entry)[bucket["bucket"]] for entry in nodes)
         why = f"{bucket['gpu_seconds']:.3f} GPU seconds are {of_nodes:.3f} on its nodes"
         yield _held("ledger", bucket["bucket"], abs(bucket["gpu_seconds"] - of_nodes) > SUMS_WITHIN * max(paid, 1), why)
-    compute = next((entry["share"] for entry in whole if entry["bucket"] == "compute"), 0.0)
-    goodput = report["goodput"]
-    wrong = paid > 0.0 and (goodput is None or abs(goodput - compute) > SUMS_WITHIN)
+    shares = {entry["bucket"]: entry["share"] for entry in whole}
+    compute, goodput = shares["compute"], report["goodput"]
+    known = paid > 0.0 and shares["no_samples"] < 1.0
+    wrong = (goodput is not None) != known or (known and abs(goodput - compute) > SUMS_WITHIN)
     yield _held("ledger", "goodput", wrong, f"{goodput} is not the compute of {compute}")
     lost = report["verdict"]["wasted_share"]
     if lost is not None:

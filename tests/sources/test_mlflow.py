@@ -203,7 +203,7 @@ def test_given_runs_when_the_commands_read_them_then_they_are_judged(
     page = CliRunner().invoke(app, ["report", str(tmp_path), "--fleet", "--json", "--out", str(tmp_path / "page")])
     jobs = {each["place"]: each["fired"] for each in json.loads(page.stdout)["jobs"]}
     assert len(jobs) == 3
-    assert jobs["mlruns/1/diverged"] == ["training/ExplodingTensor", "training/TrainingDiverged"]
+    assert jobs["mlruns/1/diverged"] == ["training/TrainingDiverged", "training/ExplodingTensor"]
     one = CliRunner().invoke(app, ["report", f"{database}#starved", "--json", "--out", str(tmp_path / "one")])
     assert json.loads(one.stdout)["fired"] == ["LowGPUUtilization"]
     assert "MLflow recorded the system metrics, a sample each 10.0 s." in json.loads(one.stdout)["notes"]

@@ -43,9 +43,12 @@ class Ledger:
 
     @property
     def goodput(self) -> float | None:
-        """The share, 0 to 1, of the paid time that was compute in steps that counted; None where nothing was paid."""
+        """The share, 0 to 1, of the paid time that was compute in steps that counted.
+
+        None where nothing was paid, and where no GPU was sampled: nobody knows it then.
+        """
         paid = self.paid_gpu_seconds
-        return self.gpu_seconds(Bucket.COMPUTE) / paid if paid > 0.0 else None
+        return self.gpu_seconds(Bucket.COMPUTE) / paid if paid > self.gpu_seconds(Bucket.NO_SAMPLES) else None
 
     def low_share(self) -> float:
         """Return the share, 0 to 1, of the paid time that is lost where a node's GPUs do less than half they could.

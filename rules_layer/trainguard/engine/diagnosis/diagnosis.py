@@ -33,7 +33,7 @@ class Diagnosis:
     ledger : tuple of LedgerEntry
         Where the paid time went; empty where no GPU is known.
     busy_share, lost_share : float or None
-        Shares, 0 to 1, of the paid time: compute, and all else.
+        Shares, 0 to 1, of the paid time: compute, and all else; None where no GPU was sampled.
     claimed_share : float
         The share that findings claim, all of them together.
     unexplained_share : float
@@ -68,7 +68,7 @@ def diagnose(case: Case) -> Diagnosis:
     causes = () if root is None else (root, *others)
     judged = judged_of(case)
     entries = tuple(case.ledger.entries()) if case.ledger.nodes else ()
-    busy = next((entry.share for entry in entries if entry.bucket is Bucket.COMPUTE), None)
+    busy = case.ledger.goodput
     claimed = min(sum(each.loss.share for each in findings if each.loss is not None), 1.0)
     unexplained = max(case.ledger.low_share() - claimed, 0.0)
     return Diagnosis(
