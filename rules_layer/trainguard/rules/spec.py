@@ -1,6 +1,6 @@
 """All that is said about a rule beside its verdicts: one declaration, which stands in the rule's own file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,19 +12,8 @@ from trainguard.rules.symptoms import Symptom
 from trainguard.rules.words import Text
 
 Input = Literal["system", "framework"]
-Clause = str | Callable[[RuleResult, int], str]
-"""A clause in the past tense, or a function of the job's judgement and the number of nodes judged that returns one."""
-
 SYSTEM: frozenset[Input] = frozenset({"system"})
 FRAMEWORK: frozenset[Input] = frozenset({"framework"})
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What a finding wastes from now on: a share, 0 to 1, of the nodes' time, and until when in words."""
-
-    share: float
-    until: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +87,11 @@ class RuleSpec:
         The symptoms that it names a reason for.
     seen_with : tuple of Symptom
         Symptoms that are a part of its own condition.
-    clause : str, function or None
-        What was found, for a report's first sentence; None leaves it to ``<name> fired``.
     text : function or None
         Makes the words of a judgement from its facts.
     claims : mapping of str to tuple of Bucket
         By kind of finding, the buckets of the ledger whose time in the finding's episodes the finding explains, in the
         order in which it takes from them. The kind ``""`` stands for all others.
-    loss_from_now : function or None
-        From the job's judgement what the finding wastes from now on, None for nothing; where there is no function, it
-        goes on to waste the share that it has wasted so far.
     too_short : str or None
         What to say about a job that was too short, where no patience can be lowered.
     details : type or None
@@ -137,10 +121,8 @@ class RuleSpec:
     symptom: Symptom | None = None
     explains: tuple[Symptom, ...] = ()
     seen_with: tuple[Symptom, ...] = ()
-    clause: Clause | None = None
     text: Text | None = None
     claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
-    loss_from_now: Callable[[RuleResult], Loss | None] | None = None
     too_short: str | None = None
     details: type[Details] | None = None
     chart_lines: tuple[ChartLine, ...] = ()
