@@ -13,7 +13,6 @@ from trainguard.records import RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
 from trainguard.rules.units import show_duration, show_number
-from trainguard.stores import StoredRow
 
 _FIXED_BELOW = 10.0
 _FIXED_UNITS = {"%": " %", "": ""}
@@ -65,15 +64,9 @@ class RuleRowEntry(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[Fact]
 
 
-def rule_row_entry(stored: StoredRow) -> RuleRowEntry:
+def rule_row_entry(row: RuleRow) -> RuleRowEntry:
     """Return a row for machines."""
-    fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
-    return RuleRowEntry(
-        **row_fields(stored.row, RuleRowEntry.__struct_fields__),
-        **fire_path,
-        action_at=iso(stored.action_at),
-        stop=stop_entry(stored),
-    )
+    return RuleRowEntry(**row_fields(row, RuleRowEntry.__struct_fields__))
 
 
 def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
@@ -87,13 +80,15 @@ def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
         "parameters": dict(row.parameters),
         "evaluated_through": iso(row.evaluated_through),
         "fired_at": iso(row.fired_at),
+        "action_at": iso(row.action_at),
+        "stop": stop_entry(row),
     }
     return {name: value for name, value in values.items() if name in names}
 
 
-def stop_entry(stored: StoredRow) -> StopEntry | None:
+def stop_entry(row: RuleRow) -> StopEntry | None:
     """Return a row's decision on a stop for machines."""
-    stop = stored.stop
+    stop = row.stop
     if stop is None:
         return None
     return StopEntry(decision=stop.decision, why=stop.why, at=iso(stop.at), fire_id=stop.fire_id, made=stop.made)
@@ -146,9 +141,9 @@ def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
     return next((row for row in rows if row.node is None and row.rule == PROFILER_REPORT), None)
 
 
-def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
+def of_whole_job(rows: Sequence[RuleRow]) -> list[RuleRow]:
     """Return the rows of the whole job: what fires first and the most severe on top, the report last."""
-    return sorted((stored for stored in rows if stored.row.node is None), key=lambda stored: _rank(stored.row))
+    return sorted((row for row in rows if row.node is None), key=_rank)
 
 
 def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
@@ -157,13 +152,13 @@ def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
     return sorted(firing, key=_rank)
 
 
-def by_node(rows: Iterable[StoredRow]) -> Mapping[str, list[StoredRow]]:
+def by_node(rows: Iterable[RuleRow]) -> Mapping[str, list[RuleRow]]:
     """Return the nodes' rows by rule, the worst node on top."""
-    nodes: defaultdict[str, list[StoredRow]] = defaultdict(list)
-    for stored in rows:
-        if stored.row.node is not None:
-            nodes[stored.row.rule].append(stored)
-    return {rule: sorted(of_rule, key=lambda stored: _rank(stored.row)) for rule, of_rule in nodes.items()}
+    nodes: defaultdict[str, list[RuleRow]] = defaultdict(list)
+    for row in rows:
+        if row.node is not None:
+            nodes[row.rule].append(row)
+    return {rule: sorted(of_rule, key=_rank) for rule, of_rule in nodes.items()}
 
 
 def _rank(row: RuleRow) -> tuple[bool, int, int, float, str, tuple[int, str]]:
