@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainguard.evaluation_interval import EVALUATION_EVERY_S
-from trainguard.finding import WHOLE_JOB, Episode, Finding, Progress, Severity, severity_rank
+from trainguard.finding import WHOLE_JOB, Finding, Progress, Severity, severity_rank
 from trainguard.job_limits import reached_limits
 from trainguard.job_policy import MOST_NODES_EACH_MINUTE, JobPolicy
 from trainguard.layout import ProfileRoot
@@ -206,48 +206,6 @@ class RuleRow:
     def node(self) -> str | None:
         """The node; None of the job as a whole."""
         return self.finding.node
-
-    # The finding's fields at their former place: tests of custom rules read them from the row.
-
-    @property
-    def reason(self) -> str:
-        """The rule's sentence."""
-        return self.finding.reason
-
-    @property
-    def measured(self) -> float | None:
-        """What was measured."""
-        return self.finding.measured
-
-    @property
-    def threshold(self) -> float | None:
-        """The threshold."""
-        return self.finding.threshold
-
-    @property
-    def severity(self) -> Severity | None:
-        """None while nothing was found."""
-        return self.finding.severity
-
-    @property
-    def advice(self) -> str | None:
-        """What to do, in a sentence."""
-        return self.finding.advice
-
-    @property
-    def cost(self) -> str | None:
-        """What it has cost, in a sentence."""
-        return self.finding.cost
-
-    @property
-    def episodes(self) -> tuple[Episode, ...]:
-        """The newest episodes, oldest first."""
-        return self.finding.episodes
-
-    @property
-    def cost_lost(self) -> str | None:
-        """Former name of ``cost``."""
-        return self.finding.cost
 
     @property
     def target(self) -> str:

@@ -278,7 +278,7 @@ def test_given_work_when_it_is_done_then_rows_that_are_due_are_published_and_all
     assert (stored.closed, stored.expires_at) == (closed, 100_000 + 90 * 86_400 if closed else None)
     (row,) = evaluation.world.rows.of_job("job")
     assert (row.node, row.evaluated_through, row.expires_at) == ("algo-1", NOW - 60.0, stored.expires_at)
-    assert ("(last: at the end)" in row.reason) is closed
+    assert ("(last: at the end)" in row.finding.reason) is closed
     assert evaluation.session.seen[-1] == (closed, None)
     assert len(evaluation.lags) == (not closed)
 
