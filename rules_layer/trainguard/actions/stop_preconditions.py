@@ -14,6 +14,7 @@ from datetime import datetime
 
 from trainguard.actions.request import StopCase
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
+from trainguard.stores import Jobs, RuleStates
 
 MAX_FIRE_AGE_S = 1_800.0
 """A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
@@ -48,6 +49,12 @@ class StopPreconditions:
     job: JobRecord | None
     row: RuleRow | None
     node_row: RuleRow | None = None
+
+    @classmethod
+    def read(cls, case: StopCase, jobs: Jobs, rows: RuleStates) -> "StopPreconditions":
+        """Read the job and the rows that say whether the finding of a fire is still there."""
+        of_node = None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}")
+        return cls(job=jobs.load(case.job), row=rows.load(case.job, case.rule), node_row=of_node)
 
 
 def stop_objection(case: StopCase, known: StopPreconditions, now: float) -> str | None:

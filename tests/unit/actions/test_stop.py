@@ -42,15 +42,8 @@ JOB = JobRecord(RUNNING.job, RUNNING.arn, "profiles", "", episodes={RULE: 2, "CP
 
 def seen(stored: RuleRow, status: Status, watermark_s: float | None) -> RuleRow:
     """Return the row as it was published with a status and time."""
-    return replace(
-        stored,
-        row=replace(
-            stored,
-            finding=replace(stored.finding, reason="all fine."),
-            status=status,
-            evaluated_through=watermark_s,
-        ),
-    )
+    finding = replace(stored.finding, reason="all fine.")
+    return replace(stored, finding=finding, status=status, evaluated_through=watermark_s)
 
 
 def decide(

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.finding import EpisodeEntry, Fact, Progress, Severity, finding_fields, severity_rank
+from trainguard.finding import finding_fields, severity_rank
 from trainguard.records import RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
@@ -16,6 +16,7 @@ from trainguard.rules.units import show_duration, show_number
 
 _FIXED_BELOW = 10.0
 _FIXED_UNITS = {"%": " %", "": ""}
+_UNSHOWN = ("job", "finding", "quantity", "unit", "expires_at", "generation", "cost")
 
 
 class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,50 +29,10 @@ class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
     made: bool | None
 
 
-class RuleRowEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A row for machines; times are ISO 8601 in UTC."""
-
-    rule: str
-    node: str | None
-    status: Status
-    severity: Severity | None
-    reason: str
-    measured: float | None
-    threshold: float | None
-    worst: str | None
-    data_points: int
-    patience: str | None
-    advice: str | None
-    affected_percent: float | None
-    wasted_percent: float | None
-    cost_lost: str | None
-    violations: int
-    times_fired: int
-    evaluated_through: str | None
-    fired_at: str | None
-    fire_id: str | None
-    action: str | None
-    action_at: str | None
-    alert_id: str | None
-    report_uri: str | None
-    stop: StopEntry | None
-    counters: dict[str, int]
-    parameters: dict[str, float | int | str | None]
-    episodes: list[EpisodeEntry]
-    earlier_episodes: int
-    progress: Progress | None
-    finding_kind: str
-    facts: list[Fact]
-
-
-def rule_row_entry(row: RuleRow) -> RuleRowEntry:
-    """Return a row for machines."""
-    return RuleRowEntry(**row_fields(row, RuleRowEntry.__struct_fields__))
-
-
-def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
-    """Return those fields of a row and of its finding that have these names, as JSON has them."""
-    values = {field.name: getattr(row, field.name) for field in fields(row)} | finding_fields(row.finding)
+def row_json(row: RuleRow) -> dict[str, Any]:
+    """Return a row for machines: its fields beside those of its finding; times are ISO 8601 in UTC."""
+    values = {"rule": row.rule, "node": row.node} | {field.name: getattr(row, field.name) for field in fields(row)}
+    values |= finding_fields(row.finding)
     values |= {
         "cost_lost": row.finding.cost,
         "patience": row.patience,
@@ -83,7 +44,12 @@ def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
         "action_at": iso(row.action_at),
         "stop": stop_entry(row),
     }
-    return {name: value for name, value in values.items() if name in names}
+    return {name: value for name, value in values.items() if name not in _UNSHOWN}
+
+
+def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
+    """Return those fields of a row for machines that have these names."""
+    return {name: value for name, value in row_json(row).items() if name in names}
 
 
 def stop_entry(row: RuleRow) -> StopEntry | None:

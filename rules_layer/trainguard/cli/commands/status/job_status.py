@@ -1,13 +1,13 @@
 """What ``trainguard status`` says of one job: every rule of it, and on its nodes."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, status_cell
 from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.output.rows import (
-    RuleRowEntry,
     age,
     by_node,
     has_fired,
@@ -15,7 +15,7 @@ from trainguard.cli.output.rows import (
     measured_as,
     of_whole_job,
     report_row,
-    rule_row_entry,
+    row_json,
     stop_entry,
     time_text,
     with_unit,
@@ -46,8 +46,8 @@ class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
     evaluated_through: str | None
     verdict: str | None
     fired: list[str]
-    rules: list[RuleRowEntry]
-    nodes: list[RuleRowEntry]
+    rules: list[dict[str, Any]]
+    nodes: list[dict[str, Any]]
     evaluated: bool | None
     evaluated_because: str | None
     setting_faults: list[str]
@@ -78,8 +78,8 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         evaluated_through=None if report is None else iso(report.evaluated_through),
         verdict=None if report is None else report.finding.reason,
         fired=fired,
-        rules=[rule_row_entry(row) for row in whole],
-        nodes=[rule_row_entry(row) for of_rule in of_nodes.values() for row in of_rule] if nodes else [],
+        rules=[row_json(row) for row in whole],
+        nodes=[row_json(row) for of_rule in of_nodes.values() for row in of_rule] if nodes else [],
         evaluated=None if record is None else record.policy.evaluated,
         evaluated_because=None if record is None else record.policy.why,
         **msgspec.structs.asdict(configuration),
