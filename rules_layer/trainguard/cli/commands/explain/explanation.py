@@ -41,28 +41,6 @@ _OVER = "It has fired, and its condition no longer holds."
 _NOTHING_READ = "No profile object of the job was read yet."
 _NOTHING_TO_JUDGE = "Nothing that it looks at was read yet: {}."
 _NOT_CHOSEN = "It does not run on the job: the job's owner did not choose it."
-_OF_ROW = (
-    "evaluated_through",
-    "fired_at",
-    "episodes",
-    "earlier_episodes",
-    "status",
-    "severity",
-    "reason",
-    "measured",
-    "threshold",
-    "worst",
-    "data_points",
-    "times_fired",
-    "violations",
-    "affected_percent",
-    "wasted_percent",
-    "cost_lost",
-    "advice",
-    "finding_kind",
-    "facts",
-)
-"""What an explanation has as the row has it."""
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +133,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[Fact]
     nodes: list[NodeState]
     parameters: list[EffectiveParameter]
+
+
+_OF_ROW = frozenset(Explanation.__struct_fields__) - {"rule", "node", "patience", "stop", "parameters"}
+"""What an explanation has as the row has it, as far as the row has it."""
 
 
 @dataclass(frozen=True, slots=True)
