@@ -216,6 +216,11 @@ def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(
     assert world.rows.of_job("job") == [replace(_row(120.0), **OUTCOME_FIELDS), node]
 
 
+def test_a_published_row_says_nothing_of_its_fire(world: World) -> None:
+    world.rows.publish([replace(_row(), **OUTCOME_FIELDS)])
+    assert world.rows.of_job("job") == [_row()]
+
+
 @on_each_world
 @given(drawn=rule_rows())
 def test_given_any_row_when_read_whole_then_it_is_the_one_that_is_listed(world: World, drawn: RuleRow) -> None:

@@ -27,7 +27,7 @@ class MemoryRuleStates:
                     stored = stored if published.times_fired else None
                 elif stored is not None and _is_further(stored, published):
                     continue
-                kept = {} if stored is None else {name: getattr(stored, name) for name in FIRE_PATH}
+                kept = {name: None if stored is None else getattr(stored, name) for name in FIRE_PATH}
                 if published.fired_at is None and stored is not None:
                     kept["fired_at"] = stored.fired_at
                 self._rows[key] = replace(published, **kept)
