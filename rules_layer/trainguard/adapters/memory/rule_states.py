@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.stored_form import stored_row
@@ -27,7 +28,7 @@ class MemoryRuleStates:
                     stored = stored if published.times_fired else None
                 elif stored is not None and _is_further(stored, published):
                     continue
-                kept = {name: None if stored is None else getattr(stored, name) for name in FIRE_PATH}
+                kept: dict[str, Any] = {name: None if stored is None else getattr(stored, name) for name in FIRE_PATH}
                 if published.fired_at is None and stored is not None:
                     kept["fired_at"] = stored.fired_at
                 self._rows[key] = replace(published, **kept)
