@@ -32,8 +32,8 @@ def test_a_node_whose_memory_stays_full_fires_once_and_is_over_later() -> None:
     outcome = run_rule(HostMemory(), full(40), PARAMETERS)
     outcome.assert_fired(node="algo-2", times=1).assert_not_fired(node="algo-1").assert_status(Status.OK)
     assert [alert.kind.value for alert in outcome.alerts] == ["fire", "cleared"]
-    assert outcome.fires[0].measured == 95.0
-    assert outcome.fires[0].advice == "Load less ahead, or take an instance with more memory."
+    assert outcome.fires[0].finding.measured == 95.0
+    assert outcome.fires[0].finding.advice == "Load less ahead, or take an instance with more memory."
 
 
 def test_it_fires_when_the_patience_is_over_and_not_one_snapshot_before() -> None:

@@ -19,7 +19,6 @@ from trainguard.adapters.environment import DecideStopEnvironment, load_environm
 from trainguard.adapters.job_resources import batch_jobs, instances
 from trainguard.adapters.sagemaker import SageMakerTrainingJobs
 from trainguard.adapters.ssm_stop_switch import SsmStopSwitch
-from trainguard.records import JOB_NODE
 
 logger = Logger()
 environment = load_environment(DecideStopEnvironment, os.environ, function="decide_stop")
@@ -52,11 +51,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer with stop, decision, why, stopAt and optedIn; the log keeps every decision."""
     del context
     case = msgspec.convert(event, StopCase)
-    known = StopPreconditions(
-        job=jobs.load(case.job),
-        row=rows.load(case.job, case.rule),
-        node_row=None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}"),
-    )
+    known = StopPreconditions.read(case, jobs, rows)
     decision = decide_within_ceiling(case, services, budget, limit, known=known, now=time.time())
     answer: dict[str, Any] = msgspec.to_builtins(decision)
     logger.info("stop decision", extra={"job": case.job, "rule": case.rule, "fire_id": case.fire_id, **answer})

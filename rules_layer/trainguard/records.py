@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainguard.evaluation_interval import EVALUATION_EVERY_S
-from trainguard.finding import WHOLE_JOB, Episode, Finding, Progress, Severity, severity_rank
+from trainguard.finding import WHOLE_JOB, Finding, Progress, Severity, severity_rank
 from trainguard.job_limits import reached_limits
 from trainguard.job_policy import MOST_NODES_EACH_MINUTE, JobPolicy
 from trainguard.layout import ProfileRoot
@@ -136,6 +136,20 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRecord:
+    """The newest decision on a stop: what it was and why, when (epoch seconds), by which fire.
+
+    ``made`` says whether SageMaker took the call; None while that is not known.
+    """
+
+    decision: str
+    why: str
+    at: float | None = None
+    fire_id: str | None = None
+    made: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RuleRow:
     """One item of RuleState: what a person reads about a rule on a job, or on one node of it.
 
@@ -146,6 +160,10 @@ class RuleRow:
     ``wasted_percent``, the share of the paid time that the finding cost, all nodes together, stays when it is over;
     None where the rule cannot say. ``generation`` is that of the job's registration. ``progress`` is how far the
     rule's patience is.
+
+    The fields of `FIRE_PATH` are written by the fire path, and by nobody else: ``action`` is the sentence on what
+    became of the fire, ``action_at`` when, in epoch seconds. ``alert_id`` is None while no alert was delivered,
+    ``report_uri`` while no fire's report was written, ``stop`` while none was decided on.
     """
 
     job: str
@@ -167,6 +185,12 @@ class RuleRow:
     expires_at: int | None = None
     generation: int = 0
     earlier_episodes: int = 0
+    fire_id: str | None = None
+    action: str | None = None
+    action_at: float | None = None
+    alert_id: str | None = None
+    report_uri: str | None = None
+    stop: StopRecord | None = None
 
     @property
     def patience(self) -> str | None:
@@ -182,48 +206,6 @@ class RuleRow:
     def node(self) -> str | None:
         """The node; None of the job as a whole."""
         return self.finding.node
-
-    # The finding's fields at their former place: tests of custom rules read them from the row.
-
-    @property
-    def reason(self) -> str:
-        """The rule's sentence."""
-        return self.finding.reason
-
-    @property
-    def measured(self) -> float | None:
-        """What was measured."""
-        return self.finding.measured
-
-    @property
-    def threshold(self) -> float | None:
-        """The threshold."""
-        return self.finding.threshold
-
-    @property
-    def severity(self) -> Severity | None:
-        """None while nothing was found."""
-        return self.finding.severity
-
-    @property
-    def advice(self) -> str | None:
-        """What to do, in a sentence."""
-        return self.finding.advice
-
-    @property
-    def cost(self) -> str | None:
-        """What it has cost, in a sentence."""
-        return self.finding.cost
-
-    @property
-    def episodes(self) -> tuple[Episode, ...]:
-        """The newest episodes, oldest first."""
-        return self.finding.episodes
-
-    @property
-    def cost_lost(self) -> str | None:
-        """Former name of ``cost``."""
-        return self.finding.cost
 
     @property
     def target(self) -> str:
@@ -244,6 +226,10 @@ class RuleRow:
         if self.status in {Status.DISABLED, Status.NOT_APPLICABLE} or self.expires_at is not None:
             return "NoIssuesFound"
         return "InProgress"
+
+
+FIRE_PATH = ("fire_id", "action", "action_at", "alert_id", "report_uri", "stop")
+"""The fields of a row that the fire path writes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,41 +1,9 @@
 """The stores of the three tables and of the stop budget; adapters/ holds one on DynamoDB and one in memory of each."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from trainguard.records import JobRecord, NodeRecord, RuleRow, StreamKey, TunedJob, TuningJobRecord
-
-
-@dataclass(frozen=True, slots=True)
-class StopRecord:
-    """The newest decision on a stop: what it was and why, when (epoch seconds), by which fire.
-
-    ``made`` says whether SageMaker took the call; None while that is not known.
-    """
-
-    decision: str
-    why: str
-    at: float | None = None
-    fire_id: str | None = None
-    made: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A row of RuleState whole: what was published, and what the fire path has done since.
-
-    ``action`` is the sentence on what became of the fire, ``action_at`` when, in epoch seconds. ``alert_id`` is None
-    while no alert was delivered, ``report_uri`` while no fire's report was written, ``stop`` while none was decided on.
-    """
-
-    row: RuleRow
-    fire_id: str | None = None
-    action: str | None = None
-    action_at: float | None = None
-    alert_id: str | None = None
-    report_uri: str | None = None
-    stop: StopRecord | None = None
 
 
 class NodeStates(Protocol):
@@ -71,24 +39,20 @@ class RuleStates(Protocol):
         A row of a finished job (``expires_at`` is set) is not replaced by one evaluated as far that is not: the tick
         that wrote it was overtaken. A row of an earlier ``generation`` is replaced whole, and never replaces one.
 
-        Attributes that the fire path owns (FireId, Action, ActionAt, AlertId, ReportUri) are left as they are.
+        What the fire path owns is left as it is: `FIRE_PATH` of a row that is published says nothing.
         """
         ...
 
     def of_job(self, job: str) -> list[RuleRow]:
-        """Return all rows of a job, ordered by sort key."""
+        """Return all rows of a job, ordered by sort key (strongly consistent)."""
         ...
 
     def of_whole_job(self, job: str) -> list[RuleRow]:
         """Return those rows of a job that are of no node, ordered by sort key, without reading the others."""
         ...
 
-    def read(self, job: str) -> list[StoredRow]:
-        """Return all rows of a job with what the fire path wrote into them, ordered by sort key."""
-        ...
-
-    def load(self, job: str, target: str) -> StoredRow | None:
-        """Return one row with what the fire path wrote into it (strongly consistent), or None."""
+    def load(self, job: str, target: str) -> RuleRow | None:
+        """Return one row (strongly consistent), or None."""
         ...
 
 

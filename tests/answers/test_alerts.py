@@ -3,6 +3,7 @@
 Words of alerts have their tests in `tests/unit/actions`.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from trainguard.actions.stop_preconditions import StopPreconditions, stop_object
 from trainguard.finding import Episode, Finding, Severity
 from trainguard.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
 from trainguard.records import JOB_NODE, AlertKind, JobRecord, RuleRow, Status
-from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 FOLDER = Path(__file__).with_name("alerts")
@@ -112,13 +112,13 @@ def test_given_random_alerts_when_they_are_composed_then_what_they_tell_is_as_re
     compare(answers, FOLDER / "alerts.json")
 
 
-def random_row(draw: Draw, node: str | None, fired_at: float) -> StoredRow:
+def random_row(draw: Draw, node: str | None, fired_at: float) -> RuleRow:
     """Return a row as it may be by then."""
     through = draw.one_of(None, fired_at, *(fired_at + each for each in (-1.0, 1.0, 300.0, 301.0)))
     through = draw.one_of(through, *(NOW + each for each in (-1_800.0, -1_801.0, 300.0, 301.0)))
     status = draw.one_of(Status.FIRED, Status.FIRED, Status.OK)
     row = RuleRow("bert", Finding(RULE, node, "low."), status, evaluated_through=through)
-    return StoredRow(row, fire_id=draw.one_of("f1", "f1", "f1", "f1", "f2", None))
+    return replace(row, fire_id=draw.one_of("f1", "f1", "f1", "f1", "f2", None))
 
 
 def is_refused(seed: int) -> bool:

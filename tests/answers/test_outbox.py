@@ -161,11 +161,15 @@ class Outbox:
         return {**started, "counted": [f"{each.what}: {each.where}" for each in self.world.journal.entries[noted:]]}
 
 
+def begun(rule: str, result: RuleResult, *episodes: Episode) -> Fire:
+    return Fire(Verdict(rule, result, FiringHistory(is_open=True), merged=episodes), HOUR)
+
+
 def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_reviewed() -> None:
     fires = [
-        Fire(RULE, said(Status.FIRED, wasted_share=0.25, advice="Do it."), HOUR, 0.5, held().shown_episodes(RULE)[-1:]),
-        Fire("CPUBottleneck", RuleResult(Status.FIRED, "a\nb" + "c" * 2_100, advice="d" * 600), HOUR, None, ()),
-        Fire("BatchSize", RuleResult(Status.FIRED, "so.", time_left_s=60.0), HOUR, None, (Episode(START, None),)),
+        begun(RULE, said(Status.FIRED, affected_share=0.5, advice="Do it."), *held().shown_episodes(RULE)[-1:]),
+        begun("CPUBottleneck", RuleResult(Status.FIRED, "a\nb" + "c" * 2_100, advice="d" * 600)),
+        begun("BatchSize", RuleResult(Status.FIRED, "so.", time_left_s=60.0), Episode(START, None)),
     ]
     node = Outbox(NodeRecord(StreamKey("bert", "algo-1", "system")))
     own = Outbox(NodeRecord(StreamKey.own("bert")), replace(JOB, instance_count=None, run_links={"W&B": "https://w"}))
@@ -174,7 +178,7 @@ def test_given_fires_when_they_are_sent_then_each_execution_gets_what_was_review
     for name, outbox in (("node", node), ("own", own), ("last", last)):
         outbox.take(*fires)
         first = outbox.record
-        outbox.take(replace(fires[0], result=RuleResult(Status.FIRED, "something else.")))
+        outbox.take(begun(RULE, RuleResult(Status.FIRED, "something else.")))
         assert outbox.record == first
         said_of[name] = outbox.send()
         assert outbox.record.unsent == ()

@@ -130,7 +130,7 @@ class Job:
         changed = session.has_changes
         closed = drain and bool(self.random.random() < 0.8)
         saved = session.to_record(closed=closed)
-        fires = [[fire.rule, fire.at, fire.result.kind] for each in applied for fire in each.fires]
+        fires = [[fire.verdict.rule, fire.at, fire.verdict.result.kind] for each in applied for fire in each.fires]
         tallies = [[each.key, each.tally, each.fault] for each in applied]
         view = _view(session.stream.view(closed=False)) if key.stream == "system" else None
         self.told.append(
@@ -138,7 +138,7 @@ class Job:
         )
         if drain:
             last = session.stream.finished()
-            ends = [[fire.rule, fire.at] for fire in last.finish()]
+            ends = [[fire.verdict.rule, fire.at] for fire in last.finish()]
             said = [[each.rule, each.result.kind] for each in last.verdicts(closed=True)]
             self.told.append([ends, said, _view(last.view(closed=True)) if key.stream == "system" else None])
         self.records[key] = saved
@@ -159,7 +159,7 @@ class Job:
                 view.closed,
             ]
             facts += [view.interruptions, view.step_runs, streams.unpaid_s, streams.near, sorted(streams.nodes), failed]
-            self.told.append([nodes, facts, [[fire.rule, fire.at] for fire in found.fires]])
+            self.told.append([nodes, facts, [[fire.verdict.rule, fire.at] for fire in found.fires]])
             said: list[list[Any]] = [
                 [
                     *(

@@ -71,7 +71,7 @@ class Place:
         self.told.append([applied, changed, session.has_changes, _item(saved)])
         if closed:
             last = session.stream.finished()
-            fires = [[each.rule, each.result.kind] for each in last.finish()]
+            fires = [[each.verdict.rule, each.verdict.result.kind] for each in last.finish()]
             said = [
                 [each.rule, each.result.status.name, each.result.kind, *plain_facts(each.result.facts)]
                 for each in last.verdicts(closed=True)
@@ -93,7 +93,12 @@ class Place:
 
 
 def _applied(each: Applied) -> list[Any]:
-    return [each.key, [[fire.rule, fire.at, fire.result.kind] for fire in each.fires], each.tally, each.fault]
+    return [
+        each.key,
+        [[fire.verdict.rule, fire.at, fire.verdict.result.kind] for fire in each.fires],
+        each.tally,
+        each.fault,
+    ]
 
 
 def _item(record: NodeRecord) -> dict[str, Any]:

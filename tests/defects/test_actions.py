@@ -19,7 +19,6 @@ from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
 from trainguard.finding import Finding
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 NOW = 1_795_248_000.0
@@ -78,9 +77,9 @@ def registered(job: str) -> JobRecord:
     return JobRecord(job, running(job).arn, "profiles", "")
 
 
-def marked(case: StopCase) -> StoredRow:
+def marked(case: StopCase) -> RuleRow:
     """Return the rule's row as the state machine has marked it."""
-    return StoredRow(RuleRow(case.job, Finding(case.rule, None, "gpu1 is low."), Status.FIRED), fire_id=case.fire_id)
+    return RuleRow(case.job, Finding(case.rule, None, "gpu1 is low."), Status.FIRED, fire_id=case.fire_id)
 
 
 def fire(job: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The fire's way after its execution has started: the row is marked, the stop decided, counted and made."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.faults.jobs import START
 from trainguard.actions.request import StopCase
@@ -12,9 +12,6 @@ from trainguard.adapters.memory.stop_budget import MemoryStopBudget
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.errors import PortUnavailableError
 from trainguard.records import JOB_NODE
-
-if TYPE_CHECKING:
-    from trainguard.stores import StoredRow
 
 LIMIT = 1
 ENABLED = StopSwitches("enabled")
@@ -60,8 +57,7 @@ class FirePath:
             fired_at=payload["firedAt"],
             job_created_at=payload["jobCreatedAt"],
         )
-        of_node: StoredRow | None = None if node == JOB_NODE else rows.load(job, f"{rule}#{node}")
-        known = StopPreconditions(job=self.world.jobs.load(job), row=rows.load(job, rule), node_row=of_node)
+        known = StopPreconditions.read(case, self.world.jobs, self.world.rows)
         description = self.world.training_jobs.describe(job)
         if description is not None and self.another is not None:
             changed = {"created_at": START + 900.0} if self.another == 0 else {"arn": f"{description.arn}-other"}

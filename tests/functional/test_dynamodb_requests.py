@@ -103,11 +103,10 @@ def test_given_a_row_that_only_the_fire_path_has_written_when_read_then_nothing_
     client = moto_world.dynamodb
     item: Any = {"TrainingJobName": {"S": "job"}, "RuleTarget": {"S": "A#algo-1"}, "Reason": {"S": "so."}}
     client.put_item(TableName=RULE_STATE, Item=item | {"Status": {"S": "FIRED"}, "StopDecision": {"S": "refused"}})
-    stored = DynamoRuleStates(client=client, table=RULE_STATE).load("job", "A#algo-1")
-    assert stored is not None
-    row = stored.row
+    row = DynamoRuleStates(client=client, table=RULE_STATE).load("job", "A#algo-1")
+    assert row is not None
     assert (row.data_points, row.violations, row.times_fired, row.generation, row.earlier_episodes) == (0,) * 5
-    assert (row.node, stored.stop is not None and stored.stop.why) == ("algo-1", "")
+    assert (row.node, row.stop is not None and row.stop.why) == ("algo-1", "")
     client.put_item(TableName=RULE_STATE, Item=item)
     with pytest.raises(StateCodecError, match="RuleState/job/A#algo-1 has Codec 0"):
         DynamoRuleStates(client=client, table=RULE_STATE).load("job", "A#algo-1")

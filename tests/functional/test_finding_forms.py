@@ -383,12 +383,3 @@ findings = st.builds(
 def test_given_any_finding_when_sent_among_other_fields_then_it_is_taken_out_again(finding: Finding) -> None:
     document = msgspec.json.decode(msgspec.json.encode({"job": "bert", **flat(finding)}))
     assert embedded(document) == {"job": "bert", "finding": finding}
-
-
-def test_given_a_test_of_a_custom_rule_when_it_reads_a_row_then_the_findings_fields_are_where_they_were() -> None:
-    row: Any = ROW
-    read = set(FINDING_FIELDS) - {"finding_kind", "facts"}
-    assert {name: getattr(row, name) for name in read} == {name: getattr(FINDING, name) for name in read}
-    assert row.cost_lost == COST
-    with pytest.raises(AttributeError, match="has no attribute 'colour'"):
-        _ = row.colour

@@ -59,7 +59,7 @@ def test_given_a_settled_capture_when_its_execution_runs_then_the_row_fires_and_
     deployment.function("evaluate_objects")(deployment.tasks())
     row = deployment.world.rows.load(JOB, f"kernels/LateRank#{ALL_RANKS}")
     assert row is not None
-    assert row.row.status is Status.FIRED
+    assert row.status is Status.FIRED
     names = {each.key.removeprefix(REPORT) for each in deployment.world.objects.list(BUCKET, REPORT, "")}
     assert {"kernels.html", "kernels.json"} <= names
     assert not [name for name in names if name.startswith("kernels/runs/")]

@@ -1,7 +1,7 @@
 """RuleStates: rows only ever move forward, and the fire path's columns belong to the fire path."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,8 @@ from trainguard.errors import StateCodecError
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Episode, Fact, Finding, Progress, Severity
 from trainguard.pricing.cost import Account
-from trainguard.records import JobRecord, RuleRow, Status
+from trainguard.records import JobRecord, RuleRow, Status, StopRecord
 from trainguard.rules.rule_result import RuleResult
-from trainguard.stores import StopRecord, StoredRow
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -32,6 +31,12 @@ OUTCOME: "dict[str, AttributeValueTypeDef]" = {
     "ActionAt": {"S": "2026-01-31T12:00:00Z"},
     "AlertId": {"NULL": True},
     "ReportUri": {"S": URI},
+}
+OUTCOME_FIELDS: dict[str, Any] = {
+    "fire_id": "f1",
+    "action": "Training job stopped.",
+    "action_at": 1_769_860_800.0,
+    "report_uri": URI,
 }
 
 
@@ -157,11 +162,11 @@ def test_given_what_the_fire_path_wrote_when_rows_are_published_then_it_stays_an
 ) -> None:
     moto_world.rows.publish([_row(60.0)])
     moto_world.update_row("job", RULE, OUTCOME)
-    assert moto_world.rows.of_job("job") == [_row(60.0)]
+    assert moto_world.rows.of_job("job") == [replace(_row(60.0), **OUTCOME_FIELDS)]
     moto_world.rows.publish([_row(120.0)])
     row = moto_world.row("job", RULE)
     assert {name: row[name] for name in OUTCOME} == OUTCOME
-    assert moto_world.rows.of_job("job") == [_row(120.0)]
+    assert moto_world.rows.of_job("job") == [replace(_row(120.0), **OUTCOME_FIELDS)]
 
 
 def test_given_a_row_that_only_the_fire_path_wrote_when_published_then_the_verdict_joins_it(
@@ -170,7 +175,7 @@ def test_given_a_row_that_only_the_fire_path_wrote_when_published_then_the_verdi
     moto_world.update_row("job", RULE, OUTCOME)
     moto_world.rows.publish([_row(60.0)])
     assert moto_world.row("job", RULE).items() > OUTCOME.items()
-    assert moto_world.rows.of_job("job") == [_row(60.0)]
+    assert moto_world.rows.of_job("job") == [replace(_row(60.0), **OUTCOME_FIELDS)]
 
 
 def _fire(world: World, row: RuleRow) -> None:
@@ -178,7 +183,7 @@ def _fire(world: World, row: RuleRow) -> None:
     if isinstance(world, MotoUnderTest):
         world.update_row(row.job, row.target, OUTCOME)
     elif isinstance(world, MemoryUnderTest):
-        world.rows.record(StoredRow(row, "f1", "Training job stopped.", 1_769_860_800.0, None, URI))
+        world.rows.record(replace(row, **OUTCOME_FIELDS))
 
 
 def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they_come_alone_and_in_order(
@@ -202,13 +207,18 @@ def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(
     node = replace(_row(), finding=replace(_row().finding, node="algo-1"))
     world.rows.publish([_row(), node])
     _fire(world, _row())
-    fired = StoredRow(_row(), "f1", "Training job stopped.", 1_769_860_800.0, None, URI)
-    assert world.rows.read("job") == [fired, StoredRow(node)]
+    fired = replace(_row(), **OUTCOME_FIELDS)
+    assert world.rows.of_job("job") == [fired, node]
     assert world.rows.load("job", RULE) == fired
-    assert world.rows.load("job", f"{RULE}#algo-1") == StoredRow(node)
+    assert world.rows.load("job", f"{RULE}#algo-1") == node
     assert world.rows.load("job", "CPUBottleneck") is None
     world.rows.publish([_row(120.0)])
-    assert world.rows.read("job") == [replace(fired, row=_row(120.0)), StoredRow(node)]
+    assert world.rows.of_job("job") == [replace(_row(120.0), **OUTCOME_FIELDS), node]
+
+
+def test_a_published_row_says_nothing_of_its_fire(world: World) -> None:
+    world.rows.publish([replace(_row(), **OUTCOME_FIELDS)])
+    assert world.rows.of_job("job") == [_row()]
 
 
 @on_each_world
@@ -216,14 +226,14 @@ def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(
 def test_given_any_row_when_read_whole_then_it_is_the_one_that_is_listed(world: World, drawn: RuleRow) -> None:
     row = replace(drawn, job=drawn.job + world.new_job())
     world.rows.publish([row])
-    assert world.rows.read(row.job) == [StoredRow(row)]
-    assert world.rows.load(row.job, row.target) == StoredRow(row)
+    assert world.rows.of_job(row.job) == [row]
+    assert world.rows.load(row.job, row.target) == row
 
 
 def test_given_a_delivered_alert_when_rows_are_read_then_its_id_is_there(moto_world: MotoUnderTest) -> None:
     moto_world.rows.publish([_row()])
     moto_world.update_row("job", RULE, {"AlertId": {"S": "f1"}})
-    assert [stored.alert_id for stored in moto_world.rows.read("job")] == ["f1"]
+    assert [stored.alert_id for stored in moto_world.rows.of_job("job")] == ["f1"]
 
 
 def test_given_a_decision_on_a_stop_when_rows_are_read_then_it_is_there_with_or_without_its_outcome(
@@ -231,7 +241,7 @@ def test_given_a_decision_on_a_stop_when_rows_are_read_then_it_is_there_with_or_
 ) -> None:
     moto_world.rows.publish([_row()])
     moto_world.update_row("job", RULE, {"StopDecision": {"S": "stop"}, "StopWhy": {"S": "It may."}})
-    assert [stored.stop for stored in moto_world.rows.read("job")] == [StopRecord("stop", "It may.")]
+    assert [stored.stop for stored in moto_world.rows.of_job("job")] == [StopRecord("stop", "It may.")]
     later: dict[str, AttributeValueTypeDef] = {
         "StopAt": {"S": "2026-01-31T12:00:00Z"},
         "StopFireId": {"S": "f1"},
@@ -249,7 +259,7 @@ def test_given_an_outcome_without_a_time_when_rows_are_read_then_the_error_names
     moto_world.rows.publish([_row()])
     moto_world.update_row("job", RULE, {"ActionAt": {"S": "yesterday"}})
     with pytest.raises(StateCodecError, match=f"RuleState/job/{RULE}"):
-        moto_world.rows.read("job")
+        moto_world.rows.of_job("job")
 
 
 def test_given_a_reason_beyond_1024_characters_when_published_then_its_beginning_is_kept(world: World) -> None:
@@ -414,7 +424,8 @@ def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_i
     columns = {"Status": "FIRED", "Reason": "p95 is 23 %.", "FiredAt": "2026-01-31T12:00:00Z", "FireId": "f1"}
     moto_world.write_row("job", RULE, columns)
     [row] = moto_world.rows.of_job("job")
-    assert row == RuleRow("job", Finding(RULE, None, "p95 is 23 %."), Status.FIRED, fired_at=1_769_860_800.0)
+    finding = Finding(RULE, None, "p95 is 23 %.")
+    assert row == RuleRow("job", finding, Status.FIRED, fired_at=1_769_860_800.0, fire_id="f1")
 
 
 @pytest.mark.parametrize(

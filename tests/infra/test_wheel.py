@@ -12,7 +12,7 @@ from infra.bundling import PROJECT_ROOT, find_uv
 AUTHORS = """\
 from trainguard.testing import Outcome, SyntheticJob
 job = SyntheticJob(minutes=5).with_series("cpu", 90.0)
-def of(outcome: Outcome) -> str: return outcome.row.reason
+def of(outcome: Outcome) -> str: return outcome.row.finding.reason
 minutes: str = job.minutes
 reveal_type(job)
 """

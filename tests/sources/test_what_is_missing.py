@@ -15,7 +15,6 @@ from trainguard.local.places import open_job
 from trainguard.local.pool import WorkerPool
 from trainguard.report.job_verdict import verdict_of
 from trainguard.report.job_verdict_document import JobVerdict
-from trainguard.stores import StoredRow
 
 AT = 1_800_000_000.0
 Values = Callable[[int], Mapping[str, float]]
@@ -42,7 +41,7 @@ def analyzed(place: str, out: Path) -> dict[str, object]:
 
 def verdict(place: str) -> JobVerdict:
     judged = evaluated_job(FleetSettings(), open_job(place))
-    return verdict_of(judged.job, [StoredRow(row) for row in judged.rows], now=AT + 86_400.0)
+    return verdict_of(judged.job, judged.rows, now=AT + 86_400.0)
 
 
 @pytest.mark.parametrize(

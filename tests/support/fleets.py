@@ -9,7 +9,6 @@ from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.report.fleet import Fleet, build_fleet
 from trainguard.report.fleet_document import FleetReport
 from trainguard.rules.ledger_text import ledger_facts
-from trainguard.stores import StoredRow
 
 HOUR_S = 3_600.0
 MONDAY = 1_795_392_000.0
@@ -23,7 +22,7 @@ NOW = MONDAY + 100 * HOUR_S
 
 HOSTILE = "</script></table><script>hacked()</script><img src=x onerror=hacked()>\"'&\u202e{{7*7}}"
 
-Rows = list[StoredRow]
+Rows = list[RuleRow]
 
 
 def fleet_of(*jobs: tuple[JobRecord, Rows], fleet: Fleet = FLEET) -> FleetReport:
@@ -67,7 +66,7 @@ def found(
     times: int = 1,
     action: str | None = None,
     reason: str = "GPUs idle.",
-) -> StoredRow:
+) -> RuleRow:
     """Return the row of a rule that has fired; ``severity`` None for one that is over."""
     row = RuleRow(
         job=of.job,
@@ -78,37 +77,36 @@ def found(
         evaluated_through=of.last_object_at,
     )
     at = None if action is None else of.last_object_at
-    return StoredRow(row, action=action, action_at=at)
+    return replace(row, action=action, action_at=at)
 
 
-def quiet(of: JobRecord, rule: str, status: Status = Status.OK) -> StoredRow:
+def quiet(of: JobRecord, rule: str, status: Status = Status.OK) -> RuleRow:
     """Return the row of a rule that has not fired."""
-    return StoredRow(RuleRow(of.job, Finding(rule, None, "Fine."), status, evaluated_through=of.last_object_at))
+    return RuleRow(of.job, Finding(rule, None, "Fine."), status, evaluated_through=of.last_object_at)
 
 
 def report_row(
     of: JobRecord, *, judged: int = 11, reason: str = "No rule has fired.", lost: float | None = None
-) -> StoredRow:
+) -> RuleRow:
     """Return the row that sums a job's rules up; ``lost`` percent of the paid GPU time was no compute."""
     compute = (
         [] if lost is None else [LedgerEntry(bucket=Bucket.COMPUTE, gpu_seconds=1, share=1 - lost / 100, usd=None)]
     )
-    row = RuleRow(
+    return RuleRow(
         job=of.job,
         finding=Finding(rule="ProfilerReport", node=None, reason=reason, facts=ledger_facts(compute)),
         status=Status.OK if judged else Status.WAITING_FOR_DATA,
         data_points=judged,
         evaluated_through=of.last_object_at,
     )
-    return StoredRow(row)
 
 
-def with_rows(of: JobRecord, *rows: StoredRow, judged: int = 11) -> tuple[JobRecord, Rows]:
+def with_rows(of: JobRecord, *rows: RuleRow, judged: int = 11) -> tuple[JobRecord, Rows]:
     """Return a job with its rows, a row of a node among them; the job has lost what the worst of them claims."""
-    claims = [each.row.wasted_percent for each in rows if each.row.wasted_percent is not None]
-    sampled = any(each.row.rule == "LowGPUUtilization" and each.row.status is Status.OK for each in rows)
+    claims = [each.wasted_percent for each in rows if each.wasted_percent is not None]
+    sampled = any(each.rule == "LowGPUUtilization" and each.status is Status.OK for each in rows)
     lost = max(claims, default=0.0 if sampled else None)
-    node = StoredRow(RuleRow(of.job, Finding("LowGPUUtilization", "algo-1", "GPUs idle."), Status.FIRED, times_fired=9))
+    node = RuleRow(of.job, Finding("LowGPUUtilization", "algo-1", "GPUs idle."), Status.FIRED, times_fired=9)
     return of, [*rows, report_row(of, judged=judged, lost=lost), node]
 
 
@@ -132,6 +130,6 @@ def many(count: int) -> list[tuple[JobRecord, Rows]]:
             found(of, rules[(number + each) % 4], wasted=float(number % 97), severity=severities[number % 4])
             for each in range(number % 3)
         ]
-        others = [quiet(of, rule) for rule in rules if rule not in {row.row.rule for row in fired}]
+        others = [quiet(of, rule) for rule in rules if rule not in {row.rule for row in fired}]
         jobs.append(with_rows(of, *fired, *others))
     return jobs

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from trainguard.actions.request import AlertInput, StopDecision, StopResult
-from trainguard.records import AlertKind
-from trainguard.stores import StopRecord, StoredRow
+from trainguard.records import AlertKind, RuleRow, StopRecord
 
 STEP_FAILED = "TrainGuard.StepFailed"
 """Error of an execution in which steps failed, and that has sent its alert or had none to send."""
@@ -39,7 +38,7 @@ def resend_payload(
     return {**payload, "resend": {"of": origin, "attempt": attempt, **outcome}}
 
 
-def recorded_outcome(fire: AlertInput, row: StoredRow | None) -> tuple[StopDecision, StopResult]:
+def recorded_outcome(fire: AlertInput, row: RuleRow | None) -> tuple[StopDecision, StopResult]:
     """Return what was decided on a stop for a fire and what came of it, as the rule's row has it.
 
     Where the row is of another fire by now, or says nothing, whether the job was stopped is not known, and the result

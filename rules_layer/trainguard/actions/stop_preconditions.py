@@ -14,7 +14,7 @@ from datetime import datetime
 
 from trainguard.actions.request import StopCase
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
-from trainguard.stores import StoredRow
+from trainguard.stores import Jobs, RuleStates
 
 MAX_FIRE_AGE_S = 1_800.0
 """A fire is minutes old when all is well; an older one comes from a backlog or a replay."""
@@ -40,15 +40,21 @@ class StopPreconditions:
     ----------
     job : JobRecord or None
         The job as it is registered.
-    row : StoredRow or None
+    row : RuleRow or None
         The rule's row of the whole job.
-    node_row : StoredRow or None
+    node_row : RuleRow or None
         The rule's row of the fire's node; None for a fire of the whole job.
     """
 
     job: JobRecord | None
-    row: StoredRow | None
-    node_row: StoredRow | None = None
+    row: RuleRow | None
+    node_row: RuleRow | None = None
+
+    @classmethod
+    def read(cls, case: StopCase, jobs: Jobs, rows: RuleStates) -> "StopPreconditions":
+        """Read the job and the rows that say whether the finding of a fire is still there."""
+        of_node = None if case.node == JOB_NODE else rows.load(case.job, f"{case.rule}#{case.node}")
+        return cls(job=jobs.load(case.job), row=rows.load(case.job, case.rule), node_row=of_node)
 
 
 def stop_objection(case: StopCase, known: StopPreconditions, now: float) -> str | None:
@@ -80,7 +86,7 @@ def _of_age(case: StopCase, now: float) -> str | None:
     return f"the fire is {age_s / 60.0:.0f} min old, and the job may have recovered since"
 
 
-def _of_fire(case: StopCase, row: StoredRow) -> str | None:
+def _of_fire(case: StopCase, row: RuleRow) -> str | None:
     if row.fire_id != case.fire_id:
         return f"the row of {case.rule} is not that of this fire"
     return None
@@ -90,13 +96,13 @@ def _of_first(case: StopCase, known: StopPreconditions, now: float) -> str | Non
     """Return what published rows say against a stop right after the fire."""
     fired_at = epoch(case.fired_at)
     seen = []
-    for stored, ahead_s in (
+    for row, ahead_s in (
         (known.row, 0.0 if case.node == JOB_NODE else NODES_APART_S),
         (known.node_row, 0.0),
     ):
-        if stored is None or stored.row.evaluated_through is None:
+        if row is None or row.evaluated_through is None:
             continue
-        row, later_s = stored.row, stored.row.evaluated_through - fired_at
+        later_s = row.evaluated_through - fired_at
         if row.status is not Status.FIRED and later_s > ahead_s:
             return _no_longer(row)
         seen.append(row.status is Status.FIRED and later_s >= 0.0)
@@ -105,13 +111,13 @@ def _of_first(case: StopCase, known: StopPreconditions, now: float) -> str | Non
     return None
 
 
-def _of_final(case: StopCase, row: StoredRow, now: float) -> str | None:
+def _of_final(case: StopCase, row: RuleRow, now: float) -> str | None:
     """Return why it cannot be said after the grace time that the finding is still there."""
-    if row.row.status is not Status.FIRED:
-        return _no_longer(row.row)
+    if row.status is not Status.FIRED:
+        return _no_longer(row)
     if row.fire_id != case.fire_id:
         return f"{case.rule} has fired again since, and that fire has its own grace time"
-    return _of_watermark(case, row.row.evaluated_through, now)
+    return _of_watermark(case, row.evaluated_through, now)
 
 
 def _of_watermark(case: StopCase, watermark_s: float | None, now: float) -> str | None:

@@ -145,7 +145,7 @@ def _objection_of_identity(case: StopCase, resource: ResourceState, known: StopP
     if known.job is not None and known.job.started_at is not None:
         starts.append(known.job.started_at)
     if known.row is not None:
-        starts += [episode.start for episode in known.row.row.finding.episodes[-1:]]
+        starts += [episode.start for episode in known.row.finding.episodes[-1:]]
     began = min(starts)
     if resource.started_at is None:
         return f"it is not known since when {resource.kind} {resource.identity} runs"

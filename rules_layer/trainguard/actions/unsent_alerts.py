@@ -11,8 +11,8 @@ from trainguard.actions.routing import Routing, route
 from trainguard.canary_name import is_canary
 from trainguard.errors import StateCodecError
 from trainguard.ports import ExecutionRecord, ExecutionRecords
-from trainguard.records import AlertKind
-from trainguard.stores import RuleStates, StoredRow
+from trainguard.records import AlertKind, RuleRow
+from trainguard.stores import RuleStates
 
 _DONE = "SUCCEEDED"
 _UNSUCCESSFUL = frozenset({"FAILED", "TIMED_OUT", "ABORTED"})
@@ -108,7 +108,7 @@ def _unsent(
     return UnsentAlert(first.name, request, first.payload, last, attempt, running, routing)
 
 
-def _row(fire: AlertInput, rows: RuleStates) -> StoredRow | None:
+def _row(fire: AlertInput, rows: RuleStates) -> RuleRow | None:
     """Return the row of the fire's job and rule; one that cannot be read says nothing about the fire."""
     if fire.kind is AlertKind.NOTICE:
         return None
@@ -137,7 +137,7 @@ def has_sent(record: ExecutionRecord) -> bool:
     return record.status == _DONE or record.error == STEP_FAILED
 
 
-def _says_sent(fire: AlertInput, row: StoredRow | None) -> bool:
+def _says_sent(fire: AlertInput, row: RuleRow | None) -> bool:
     return fire.kind is AlertKind.FIRE and row is not None and row.fire_id == fire.fire_id and row.alert_id is not None
 
 

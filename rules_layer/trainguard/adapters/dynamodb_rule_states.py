@@ -20,8 +20,7 @@ from trainguard.adapters.findings import finding_columns, finding_of_columns
 from trainguard.adapters.stored_form import stored_row
 from trainguard.adapters.timestamps import epoch_from_iso, iso_from_epoch
 from trainguard.finding import Progress
-from trainguard.records import RuleRow, Status
-from trainguard.stores import StopRecord, StoredRow
+from trainguard.records import RuleRow, Status, StopRecord
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -113,14 +112,10 @@ class DynamoRuleStates:
             after = row.rule + _AFTER_NODES
         return rows
 
-    def read(self, job: str) -> list[StoredRow]:
-        """Return all rows of a job with what the fire path wrote, ordered by sort key (strongly consistent)."""
-        return [_stored(job, item) for item in self._table.partition("TrainingJobName", job)]
-
-    def load(self, job: str, target: str) -> StoredRow | None:
-        """Return one row with what the fire path wrote into it (strongly consistent), or None."""
+    def load(self, job: str, target: str) -> RuleRow | None:
+        """Return one row (strongly consistent), or None."""
         item = self._table.get(_key(job, target))
-        return None if item is None else _stored(job, item)
+        return None if item is None else _row(job, item)
 
 
 def _is_earlier(row: RuleRow) -> Expression:
@@ -253,15 +248,6 @@ def _row(job: str, item: "Item") -> RuleRow:
             expires_at=columns.integer_or_none("ExpiresAt"),
             generation=columns.integer_or_none("Generation") or 0,
             earlier_episodes=columns.integer_or_none("EarlierEpisodes") or 0,
-        )
-
-
-def _stored(job: str, item: "Item") -> StoredRow:
-    columns = Columns(item)
-    row = _row(job, item)
-    with decoding(f"RuleState/{job}/{row.target}"):
-        return StoredRow(
-            row=row,
             fire_id=columns.text_or_none("FireId"),
             action=columns.text_or_none("Action"),
             action_at=columns.made_or_none("ActionAt", epoch_from_iso),

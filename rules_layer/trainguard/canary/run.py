@@ -14,7 +14,8 @@ from trainguard.canary_name import CANARY_PREFIX, canary_name, planted_at
 from trainguard.layout import ProfileRoot
 from trainguard.links import REPORT_JSON
 from trainguard.ports import Journal, ReportObjects
-from trainguard.stores import RuleStates, StoredRow
+from trainguard.records import RuleRow
+from trainguard.stores import RuleStates
 
 FRESH_S = 3_600.0
 """The canary that is looked at was planted within this time, or none was today."""
@@ -103,7 +104,7 @@ class Canary:
         return [each.key for each in listed if planted_at(_job_of(each.key)) is not None]
 
 
-def grade_canary(job: str, planted: float, stored: StoredRow | None, keys: Sequence[str]) -> CanaryVerdict:
+def grade_canary(job: str, planted: float, stored: RuleRow | None, keys: Sequence[str]) -> CanaryVerdict:
     """Say whether a canary was found, alerted and reported.
 
     Parameters
@@ -111,7 +112,7 @@ def grade_canary(job: str, planted: float, stored: StoredRow | None, keys: Seque
     job : str
     planted : float
         When it was planted, epoch seconds.
-    stored : StoredRow or None
+    stored : RuleRow or None
         The row of the rule that is to find it, on the whole job.
     keys : sequence of str
         Of the objects in its folder, those of other jobs among them or not.
@@ -119,8 +120,8 @@ def grade_canary(job: str, planted: float, stored: StoredRow | None, keys: Seque
     if stored is None:
         return CanaryVerdict(job, (f"{RULE} has no row of it: it was not evaluated, or did not fire",), None)
     missing = []
-    if stored.row.debugger_status != "IssuesFound":
-        missing.append(f"{RULE} says {stored.row.status.value} of it, not FIRED: {stored.row.finding.reason}")
+    if stored.debugger_status != "IssuesFound":
+        missing.append(f"{RULE} says {stored.status.value} of it, not FIRED: {stored.finding.reason}")
     if stored.alert_id is None:
         missing.append(f"its alert was not sent: {stored.action or 'no execution has recorded an action'}")
     report = f"{ProfileRoot('', job).report}{REPORT_JSON}"

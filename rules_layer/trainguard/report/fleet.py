@@ -32,7 +32,6 @@ from trainguard.report.fleet_owners import owner_notes, owners_by_kind, shown_ow
 from trainguard.report.fleet_sums import began_in, hours_of, money_of, wasted_share_of, with_findings
 from trainguard.rules.registry import RULE_NAMES
 from trainguard.run_links import plain_links
-from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 JOBS_SHOWN = 250
@@ -61,7 +60,7 @@ class Fleet:
         return self.since is None or job.active or (JobFacts.of(job, ()).last_at or 0.0) >= self.since
 
 
-def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[StoredRow]]], *, now: float) -> FleetReport:
+def build_fleet(fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]], *, now: float) -> FleetReport:
     """Return the fleet's report.
 
     Parameters

@@ -10,7 +10,6 @@ from trainguard.pricing.table import PriceTable
 from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.ledger_text import lost_share_of
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.stores import StoredRow
 
 
 @dataclass(frozen=True)
@@ -18,23 +17,23 @@ class JobFacts:
     """One job with its rows of the whole job; ``prices`` None stands for the packaged table."""
 
     job: JobRecord
-    rows: Mapping[str, StoredRow]
+    rows: Mapping[str, RuleRow]
     prices: PriceTable | None = None
 
     @classmethod
-    def of(cls, job: JobRecord, rows: Sequence[StoredRow], prices: PriceTable | None = None) -> "JobFacts":
+    def of(cls, job: JobRecord, rows: Sequence[RuleRow], prices: PriceTable | None = None) -> "JobFacts":
         """Leave the rows of nodes aside."""
-        return cls(job, {each.row.rule: each for each in rows if each.row.node is None}, prices)
+        return cls(job, {each.rule: each for each in rows if each.node is None}, prices)
 
     @cached_property
     def rules(self) -> Mapping[str, RuleRow]:
         """The rows of the rules, without the one that sums them up."""
-        return {rule: each.row for rule, each in self.rows.items() if rule != PROFILER_REPORT}
+        return {rule: each for rule, each in self.rows.items() if rule != PROFILER_REPORT}
 
     @property
     def report(self) -> RuleRow | None:
         """The row that sums the rules up."""
-        return self.rows[PROFILER_REPORT].row if PROFILER_REPORT in self.rows else None
+        return self.rows.get(PROFILER_REPORT)
 
     @cached_property
     def fired(self) -> list[RuleRow]:

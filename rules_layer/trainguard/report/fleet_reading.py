@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from trainguard.records import JobRecord
+from trainguard.records import JobRecord, RuleRow
 from trainguard.report.fleet import Fleet
-from trainguard.stores import Jobs, RuleStates, StoredRow
+from trainguard.stores import Jobs, RuleStates
 
 _READERS = 10
 """Jobs whose rows are read at once: as many connections as a client keeps."""
 
 
-def read_fleet(fleet: Fleet, jobs: Jobs, rows: RuleStates) -> Iterator[tuple[JobRecord, Sequence[StoredRow]]]:
+def read_fleet(fleet: Fleet, jobs: Jobs, rows: RuleStates) -> Iterator[tuple[JobRecord, Sequence[RuleRow]]]:
     """Yield the jobs that the fleet wants; raises PortUnavailableError, StateCodecError."""
 
-    def read(job: JobRecord) -> list[StoredRow]:
-        return [StoredRow(row) for row in rows.of_whole_job(job.job)]
+    def read(job: JobRecord) -> list[RuleRow]:
+        return rows.of_whole_job(job.job)
 
     wanted = [job for job in jobs.all() if fleet.wants(job)]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="rows") as readers:

@@ -11,7 +11,7 @@ from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_utilization import SPEC as LOW_GPU
 from trainguard.rules.registry import spec_of
 from trainguard.rules.units import counted, listed
-from trainguard.stores import Jobs, RuleStates, StoredRow
+from trainguard.stores import Jobs, RuleStates
 from trainguard.timestamps import iso_time
 
 STALE_S = 900.0
@@ -56,14 +56,14 @@ def job_verdict(jobs: Jobs, rows: RuleStates, job: str, *, now: float, prices: P
     record = jobs.load(job)
     if record is None:
         return _unknown(job, now, f"TrainGuard does not know the job {job}.")
-    known = [StoredRow(row) for row in rows.of_whole_job(job)]
-    if any(each.row.rule == LOW_GPU.name and each.row.status is Status.FIRED for each in known):
-        known = rows.read(job)
+    known = rows.of_whole_job(job)
+    if any(each.rule == LOW_GPU.name and each.status is Status.FIRED for each in known):
+        known = rows.of_job(job)
     return verdict_of(record, known, now=now, prices=prices)
 
 
 def verdict_of(
-    record: JobRecord, rows: Sequence[StoredRow], *, now: float, prices: PriceTable | None = None
+    record: JobRecord, rows: Sequence[RuleRow], *, now: float, prices: PriceTable | None = None
 ) -> JobVerdict:
     """Return the verdict from a job's item and its rows, with those of its nodes as far as they matter."""
     found = _Findings(record, rows, prices)
@@ -104,7 +104,7 @@ class _Findings:
     """What the rows of a job say together."""
 
     record: JobRecord
-    rows: Sequence[StoredRow]
+    rows: Sequence[RuleRow]
     prices: PriceTable | None
 
     @property
@@ -149,7 +149,7 @@ class _Findings:
 
     def _counted(self, names: Sequence[str]) -> int:
         """How often something was counted; the report's row counts over all streams of the job."""
-        return max((sum(each.row.counters.get(name, 0) for name in names) for each in self.rows), default=0)
+        return max((sum(each.counters.get(name, 0) for name in names) for each in self.rows), default=0)
 
     @property
     def _lost_objects(self) -> int:
@@ -174,20 +174,20 @@ class _Findings:
     @property
     def _all_idle(self) -> bool:
         """Whether no GPU of any node works: a job of whose nodes one works is wasted at most."""
-        nodes = [each.row for each in self.rows if each.row.rule == LOW_GPU.name and each.row.node is not None]
+        nodes = [each for each in self.rows if each.rule == LOW_GPU.name and each.node is not None]
         known = len(nodes) >= self.facts.nodes and not self.record.streams_left_out
         return known and bool(nodes) and all(map(_is_idle, nodes))
 
     @property
     def idle_nodes(self) -> list[str]:
         """The nodes of a job that runs on which no GPU works, in order."""
-        rows = [each.row for each in self.rows] if self.record.active else []
+        rows = self.rows if self.record.active else []
         return sorted(row.node for row in rows if row.node is not None and _is_idle(row))
 
     @property
     def memory_held_on(self) -> list[str]:
         """Those of them whose GPUs hold memory, in order."""
-        holding = {each.row.node for each in self.rows if each.row.quantity == HELD_TIME.what}
+        holding = {each.node for each in self.rows if each.quantity == HELD_TIME.what}
         return [node for node in self.idle_nodes if node in holding]
 
     @property
@@ -196,7 +196,7 @@ class _Findings:
         if not self.open:
             return None
         if self.verdict is Verdict.IDLE:
-            rows = [each.row for each in self.rows if each.row.rule == LOW_GPU.name and each.row.node is not None]
+            rows = [each for each in self.rows if each.rule == LOW_GPU.name and each.node is not None]
             return max((start for row in rows if (start := _began(row)) is not None), default=None)
         return _began(self.open[0])
 

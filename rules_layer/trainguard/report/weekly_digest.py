@@ -11,13 +11,12 @@ from typing import Literal
 import msgspec
 
 from trainguard.pricing.table import packaged_prices
-from trainguard.records import JobRecord
+from trainguard.records import JobRecord, RuleRow
 from trainguard.report.fleet import Fleet
 from trainguard.report.fleet_document import FleetOwner
 from trainguard.report.fleet_facts import JobFacts
 from trainguard.report.fleet_owners import owners_by_kind
 from trainguard.report.fleet_sums import hours_of, monday_of, money_of, wasted_share_of, with_findings
-from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 SCHEMA_VERSION: Literal["1"] = "1"
@@ -93,7 +92,7 @@ def fleet_of_week(monday: datetime, *, stack: str, region: str) -> Fleet:
 
 
 def weekly_digest(
-    fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[StoredRow]]], *, monday: datetime, now: float
+    fleet: Fleet, jobs: Iterable[tuple[JobRecord, Sequence[RuleRow]]], *, monday: datetime, now: float
 ) -> WeeklyDigest:
     """Return the digest of the week that begins on ``monday``, 00:00 UTC.
 

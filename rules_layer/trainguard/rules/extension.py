@@ -212,10 +212,8 @@ def _check_spec(rule: Any, parameters: RuleParameters) -> None:
         return  # none, or that of another rule which this one is made from
     if not isinstance(spec, RuleSpec) or spec.name != rule.name:
         raise RuleLoadError(rule.name, "spec", spec, f"a RuleSpec of the name {rule.name!r}")
-    for name in ("clause", "loss_from_now", "section"):
-        value = getattr(spec, name)
-        if value is not None and not (name == "clause" and isinstance(value, str)):
-            raise RuleLoadError(rule.name, f"spec.{name}", value, "a text" if name == "clause" else "None")
+    if spec.section is not None:
+        raise RuleLoadError(rule.name, "spec.section", spec.section, "None")
     unknown = sorted(set(spec.parameters) - set(parameters.__struct_fields__))
     if unknown:
         raise RuleLoadError(rule.name, "spec.parameters", unknown, "parameters of the rule")

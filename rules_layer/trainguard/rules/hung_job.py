@@ -21,7 +21,7 @@ from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JoinedRule, Percent, Positive, RuleParameters, SystemRule
 from trainguard.rules.rule_inputs import JobView, NodeFacts, NodeMinute, NodeView
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import SYSTEM, Loss, RuleSpec
+from trainguard.rules.spec import SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, TAKEN_GPU
 from trainguard.rules.warm_up import lacks_utilization, waiting
 from trainguard.telemetry.framework import FrameworkEvents
@@ -57,10 +57,6 @@ class HungJobParameters(RuleParameters, frozen=True, kw_only=True):
     near_idle: Percent = 50.0
 
 
-def _loss_from_now(_: RuleResult) -> Loss:
-    return Loss(1.0, "until it is stopped")
-
-
 SPEC = RuleSpec(
     name="HungJob",
     title="Hung job",
@@ -81,7 +77,6 @@ SPEC = RuleSpec(
     explains=(LOW_GPUS, TAKEN_GPU),
     text=text,
     claims={"": (Bucket.HANG,)},
-    loss_from_now=_loss_from_now,
     details=HungDetails,
     section="trainguard.report.html.sections.collected:hung",
 )

@@ -18,7 +18,7 @@ from trainguard.rules.parameter_help import ParameterHelp
 from trainguard.rules.protocol import JobRule, Positive, RuleParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
 from trainguard.rules.rule_result import Measure, RuleResult
-from trainguard.rules.spec import FRAMEWORK, SYSTEM, Loss, RuleSpec
+from trainguard.rules.spec import FRAMEWORK, SYSTEM, RuleSpec
 from trainguard.rules.symptoms import LOW_GPUS, UNUSED_NODE
 
 UNSEEN_STEP_GRACE_S = 360.0
@@ -47,12 +47,6 @@ class Initialization(Details, frozen=True):
     step_seen: bool
 
 
-def _loss_from_now(result: RuleResult) -> Loss | None:
-    """Return that no node does anything until the first step; nothing once it was seen."""
-    seen = isinstance(result.details, Initialization) and result.details.step_seen
-    return None if seen else Loss(1.0, "until the first step")
-
-
 SPEC = RuleSpec(
     name="MaxInitializationTime",
     title="Initialization",
@@ -68,7 +62,6 @@ SPEC = RuleSpec(
     claims=dict.fromkeys(
         (MaxInitializationKind.LATE, MaxInitializationKind.NO_STEP, MaxInitializationKind.DOUBTED), (Bucket.START_UP,)
     ),
-    loss_from_now=_loss_from_now,
     details=Initialization,
     section="trainguard.report.html.sections.max_initialization_time:blocks",
 )

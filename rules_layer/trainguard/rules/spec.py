@@ -1,6 +1,6 @@
 """All that is said about a rule beside its verdicts: one declaration, which stands in the rule's own file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,19 +12,8 @@ from trainguard.rules.symptoms import Symptom
 from trainguard.rules.words import Text
 
 Input = Literal["system", "framework"]
-Clause = str | Callable[[RuleResult, int], str]
-"""A clause in the past tense, or a function of the job's judgement and the number of nodes judged that returns one."""
-
 SYSTEM: frozenset[Input] = frozenset({"system"})
 FRAMEWORK: frozenset[Input] = frozenset({"framework"})
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What a finding wastes from now on: a share, 0 to 1, of the nodes' time, and until when in words."""
-
-    share: float
-    until: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +91,6 @@ class RuleSpec:
         By kind of finding, those that a finding of this kind names a reason for besides.
     seen_with : tuple of Symptom
         Symptoms that are a part of its own condition.
-    clause : str, function or None
-        What was found, for a report's first sentence; None leaves it to ``<name> fired``.
     text : function or None
         Makes the words of a judgement from its facts.
     claims : mapping of str to tuple of Bucket
@@ -112,9 +99,6 @@ class RuleSpec:
     measures_loss : bool
         Whether a judgement's ``wasted_share`` bounds what its finding claims: it is measured, and the ledger's buckets
         hold more than that.
-    loss_from_now : function or None
-        From the job's judgement what the finding wastes from now on, None for nothing; where there is no function, it
-        goes on to waste the share that it has wasted so far.
     too_short : str or None
         What to say about a job that was too short, where no patience can be lowered.
     details : type or None
@@ -146,11 +130,9 @@ class RuleSpec:
     explains: tuple[Symptom, ...] = ()
     explains_as: Mapping[str, tuple[Symptom, ...]] = field(default_factory=dict)
     seen_with: tuple[Symptom, ...] = ()
-    clause: Clause | None = None
     text: Text | None = None
     claims: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
     measures_loss: bool = False
-    loss_from_now: Callable[[RuleResult], Loss | None] | None = None
     too_short: str | None = None
     details: type[Details] | None = None
     chart_lines: tuple[ChartLine, ...] = ()

@@ -81,4 +81,4 @@ def _told(outcome: Outcome) -> tuple[object, ...]:
         )
         for row in outcome.rows
     )
-    return (*rows, sorted((each.kind.value, each.at_s, each.reason) for each in outcome.fires))
+    return (*rows, sorted((each.kind.value, each.at_s, each.finding.reason) for each in outcome.fires))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainguard.finding import Episode, EpisodeEntry, Severity
+from trainguard.finding import Episode, Finding
 from trainguard.records import AlertKind, RuleRow, Status
 
 
@@ -16,26 +16,13 @@ class Alert:
         ``fire``; ``escalation`` when a finding grew graver; ``cleared`` when it is over.
     at_s : float
         Event time, seconds since the job's start.
-    node : str or None
-        None where the alert is about the whole job.
-    severity : Severity or None
-    reason : str
-        The rule's sentence.
-    advice : str or None
-    measured, threshold : float or None
-    episodes : tuple of EpisodeEntry
-        When and where the condition held, as far as the alert says: in that of a fire, the episode that it begins.
+    finding : Finding
+        What it says; of a fire, with the episode that it begins.
     """
 
     kind: AlertKind
     at_s: float
-    node: str | None
-    severity: Severity | None
-    reason: str
-    advice: str | None
-    measured: float | None
-    threshold: float | None
-    episodes: tuple[EpisodeEntry, ...] = ()
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from trainguard.errors import SyntheticRunError
-from trainguard.finding import embedded, finding_fields
+from trainguard.finding import embedded
 from trainguard.records import AlertKind
 from trainguard.rules.extension import AnyRule, check_rule
 from trainguard.rules.parameters import parameters_of
@@ -65,10 +65,8 @@ def _parameters(rule: AnyRule, given: Parameters) -> RuleParameters:
 
 
 def _alert(payload: Mapping[str, Any], start: int) -> Alert:
-    of_finding = finding_fields(embedded(payload)["finding"])
-    said = {name: value for name, value in of_finding.items() if name in Alert.__slots__}
     return Alert(
         kind=AlertKind(payload["kind"]),
         at_s=datetime.fromisoformat(payload["firedAt"]).timestamp() - start,
-        **said | {"episodes": tuple(said["episodes"])},
+        finding=embedded(payload)["finding"],
     )

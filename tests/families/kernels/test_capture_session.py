@@ -161,7 +161,7 @@ def test_given_a_verdict_when_taken_in_then_the_rules_fire_and_nothing_waits() -
     bucket.answer(run)
     session, (applied,) = bucket.turn(T0 + 60.0)
     assert (applied.key, applied.fault, applied.tally) == (verdict_key(ROOT, run.capture), None, Counter())
-    assert [fire.rule for fire in applied.fires] == [FOUND.rule]
+    assert [fire.verdict.rule for fire in applied.fires] == [FOUND.rule]
     assert (bucket.record.pending, session.requests, bucket.state.asked) == ({}, (), 1)
     assert bucket.record.cursors == {"captures": 1, "written": int(T0) * 1_000_000}
     assert bucket.record.watermark_s == T0
@@ -290,7 +290,7 @@ def test_given_traces_that_were_not_read_when_a_verdict_is_taken_in_then_they_ar
     (capture,) = bucket.state.versions
     assert applied.fault == f"{unread} of 4 traces of capture {capture} were not read; {named}"
     assert bucket.record.counters == {"bad_traces": unread}
-    assert [fire.rule for fire in applied.fires] == [FOUND.rule]
+    assert [fire.verdict.rule for fire in applied.fires] == [FOUND.rule]
 
 
 def test_given_a_rank_that_comes_late_when_its_capture_was_judged_then_it_is_judged_anew() -> None:

@@ -39,7 +39,7 @@ def test_given_a_new_verdict_when_taken_in_then_its_rows_are_due_and_a_copy_to_f
     assert fresh.finish() == []
     assert fresh.due == set()
     another = KERNEL_PROFILES.open_stream(bucket.record, replace(PLAN, episodes={FOUND.rule: 2}))
-    assert [fire.rule for fire in another.finish()] == [FOUND.rule]
+    assert [fire.verdict.rule for fire in another.finish()] == [FOUND.rule]
     assert another.store() is another.state
 
 

@@ -183,9 +183,9 @@ def effects(world: MemoryWorld) -> dict[str, object]:
     """Return what looks leave behind, but when: rows written, items to expire. Tasks sent twice count once."""
     own, job = own_state(world), world.jobs.load(JOB)
     assert job is not None
-    rows = world.rows.read(JOB)
+    rows = world.rows.of_job(JOB)
     return {
-        "rows": [replace(each, row=replace(each.row, expires_at=None)) for each in rows],
+        "rows": [replace(each, expires_at=None) for each in rows],
         "alerts": world.executions.started,
         "reports": world.reports.started,
         "job": (replace(job, expires_at=None), job.expires_at is None),

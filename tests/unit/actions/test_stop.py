@@ -13,7 +13,6 @@ from trainguard.finding import Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, StopPolicy
 from trainguard.ports import TrainingJobDescription
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
-from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 NOW = 1_795_248_000.0
@@ -36,24 +35,15 @@ RUNNING = TrainingJobDescription(
 
 
 RULE = "LowGPUUtilization"
-ROW = StoredRow(
-    RuleRow(RUNNING.job, Finding(RULE, None, "low."), Status.FIRED, evaluated_through=NOW - 90.0), fire_id="f1"
-)
-NODE_ROW = StoredRow(RuleRow(RUNNING.job, Finding(RULE, "algo-1", "low."), Status.FIRED, evaluated_through=NOW - 90.0))
+ROW = RuleRow(RUNNING.job, Finding(RULE, None, "low."), Status.FIRED, evaluated_through=NOW - 90.0, fire_id="f1")
+NODE_ROW = RuleRow(RUNNING.job, Finding(RULE, "algo-1", "low."), Status.FIRED, evaluated_through=NOW - 90.0)
 JOB = JobRecord(RUNNING.job, RUNNING.arn, "profiles", "", episodes={RULE: 2, "CPUBottleneck": 7})
 
 
-def seen(stored: StoredRow, status: Status, watermark_s: float | None) -> StoredRow:
+def seen(stored: RuleRow, status: Status, watermark_s: float | None) -> RuleRow:
     """Return the row as it was published with a status and time."""
-    return replace(
-        stored,
-        row=replace(
-            stored.row,
-            finding=replace(stored.row.finding, reason="all fine."),
-            status=status,
-            evaluated_through=watermark_s,
-        ),
-    )
+    finding = replace(stored.finding, reason="all fine.")
+    return replace(stored, finding=finding, status=status, evaluated_through=watermark_s)
 
 
 def decide(
@@ -62,8 +52,8 @@ def decide(
     switch: str,
     age_s: float = 90.0,
     *,
-    row: StoredRow | None = ROW,
-    node_row: StoredRow | None = None,
+    row: RuleRow | None = ROW,
+    node_row: RuleRow | None = None,
     registered: JobRecord | None = JOB,
     override: str | None = None,
     **changes: Any,
@@ -119,7 +109,7 @@ UNPUBLISHED = seen(ROW, Status.FIRED, FIRED_AT - 60.0)
     ],
 )
 def test_given_a_fire_of_seconds_ago_when_no_row_was_published_since_then_it_stops(
-    row: StoredRow, node_row: StoredRow | None
+    row: RuleRow, node_row: RuleRow | None
 ) -> None:
     assert decide("job", RUNNING, "enabled", row=row, node_row=node_row).stop
 

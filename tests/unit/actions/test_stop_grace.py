@@ -52,11 +52,7 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
         ({"registered": replace(JOB, episodes={RULE: 3})}, "the finding of LowGPUUtilization is over"),
         ({"registered": None}, "TrainGuard no longer knows job job"),
         (
-            {
-                "row": replace(
-                    ROW, row=replace(ROW.row, finding=replace(ROW.row.finding, reason="all fine."), status=Status.OK)
-                )
-            },
+            {"row": replace(ROW, finding=replace(ROW.finding, reason="all fine."), status=Status.OK)},
             "LowGPUUtilization no longer fires: all fine.",
         ),
         (
@@ -64,11 +60,11 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
             "LowGPUUtilization has fired again since, and that fire has its own grace time",
         ),
         (
-            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW - MAX_FIRE_AGE_S - 60.0))},
+            {"row": replace(ROW, evaluated_through=NOW - MAX_FIRE_AGE_S - 60.0)},
             "LowGPUUtilization was evaluated 31 min ago for the last time, and the job may have recovered since",
         ),
         (
-            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=None))},
+            {"row": replace(ROW, evaluated_through=None)},
             "LowGPUUtilization was never evaluated, and the job may have recovered since",
         ),
         (
@@ -76,7 +72,7 @@ def test_given_a_grace_time_that_is_over_when_all_still_speaks_for_it_then_it_is
             "LowGPUUtilization was not evaluated since it fired, and the job may have recovered since",
         ),
         (
-            {"row": replace(ROW, row=replace(ROW.row, evaluated_through=NOW + 3_000.0))},
+            {"row": replace(ROW, evaluated_through=NOW + 3_000.0)},
             "LowGPUUtilization was evaluated at a time that is still to come",
         ),
         ({"description": replace(RUNNING, tags={})}, "its owner has not opted in"),

@@ -29,7 +29,7 @@ ONE = ResourceState("instance", "i-1", TAGS, "running", runs=True, started_at=NO
 TWO = replace(ONE, identity="i-2")
 JOB = JobRecord(NAME, f"unknown:{NAME}", "profiles", "team a/", episodes={RULE: 2}, started_at=NOW - 7_000.0)
 CASE = StopCase(NAME, JOB.arn, RULE, "f1", 2, "*", iso_time(NOW - 120.0), attempt="final")
-FRESH = replace(ROW, row=replace(ROW.row, evaluated_through=NOW - 60.0))
+FRESH = replace(ROW, evaluated_through=NOW - 60.0)
 ENABLED = StopSwitches("enabled", None)
 
 
@@ -112,7 +112,7 @@ def test_given_a_resource_that_started_after_the_profile_when_decided_then_it_is
 
 def test_given_a_finding_that_is_older_than_the_resource_when_decided_then_it_is_of_an_earlier_run() -> None:
     begun = (Episode(NOW - 30_000.0, NOW - 29_000.0), Episode(NOW - 9_000.0, None))
-    row = replace(FRESH, row=replace(FRESH.row, finding=replace(FRESH.row.finding, episodes=begun)))
+    row = replace(FRESH, finding=replace(FRESH.finding, episodes=begun))
     known = StopPreconditions(job=replace(JOB, resources=("batch-job/b-1",)), row=row)
     assert decide(BATCH, known=known).why.endswith(f"and the profile began by {iso_time(NOW - 9_000.0)}")
 
@@ -139,7 +139,7 @@ def test_given_a_job_that_claims_to_have_begun_late_when_decided_then_its_fire_i
             {
                 "known": StopPreconditions(
                     job=replace(JOB, resources=("batch-job/b-1",)),
-                    row=replace(FRESH, row=replace(FRESH.row, status=Status.OK)),
+                    row=replace(FRESH, status=Status.OK),
                 )
             },
             "LowGPUUtilization no longer fires",

@@ -17,8 +17,7 @@ from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.errors import StateCodecError
 from trainguard.finding import Finding, Severity
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status
-from trainguard.stores import StopRecord, StoredRow
+from trainguard.records import AlertKind, JobRecord, OutboxEntry, RuleRow, Status, StopRecord
 
 NOW = 1_795_248_000.0
 FAILED_AT = NOW - 3_600.0
@@ -61,7 +60,7 @@ class Machine:
 
     def row(self, stop: StopRecord | None = STOPPED, **changes: Any) -> None:
         """Let the rule's row be as the execution left it."""
-        row = StoredRow(RuleRow(JOB.job, Finding(RULE, None, "low."), Status.FIRED), fire_id=FIRE.fire_id, stop=stop)
+        row = RuleRow(JOB.job, Finding(RULE, None, "low."), Status.FIRED, fire_id=FIRE.fire_id, stop=stop)
         self.world.rows.record(replace(row, **changes))
 
     def unsent(self, since: float = FAILED_AT, **asked: Any) -> list[UnsentAlert]:

@@ -15,7 +15,6 @@ from trainguard.canary_name import CANARY_PREFIX, canary_name, is_canary, plante
 from trainguard.engine.jobs.replay_names import JOB_NAME
 from trainguard.finding import Finding
 from trainguard.records import RuleRow, Status
-from trainguard.stores import StoredRow
 
 AT = 1_795_248_037.0
 RUN = "6f1c0a52-3a34-4f0e-9d0b-0c2a"
@@ -40,13 +39,15 @@ def keys(world: MemoryWorld) -> list[str]:
     return [each.key for each in world.objects.list(BUCKET, "", "")]
 
 
-def sent(*, status: Status = Status.FIRED, fired: int = 1, alert: str | None = "f1", report: bool = True) -> StoredRow:
+def sent(*, status: Status = Status.FIRED, fired: int = 1, alert: str | None = "f1", report: bool = True) -> RuleRow:
     """Return the row of the canary's rule as the fire path leaves it."""
     row = RuleRow(
         job=JOB, finding=Finding(rule=RULE, node=None, reason="gpu0 is low."), status=status, times_fired=fired
     )
     page = f"s3://{BUCKET}/{REPORT}" if report else None
-    return StoredRow(row, "f1", "Training job not stopped.", AT + 42.0, alert, page)
+    return replace(
+        row, fire_id="f1", action="Training job not stopped.", action_at=AT + 42.0, alert_id=alert, report_uri=page
+    )
 
 
 @given(st.floats(0, 4e9))
@@ -192,7 +193,7 @@ def test_given_no_canary_when_looked_at_then_it_fails(canary: Canary, world: Mem
     ],
 )
 def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names_it(
-    stored: StoredRow | None, keys: list[str], said: str
+    stored: RuleRow | None, keys: list[str], said: str
 ) -> None:
     verdict = grade_canary(JOB, AT, stored, keys)
     (missing,) = verdict.missing
@@ -201,7 +202,7 @@ def test_given_one_thing_that_did_not_happen_when_judged_then_it_fails_and_names
 
 
 def test_given_a_rule_that_fired_and_is_over_when_judged_then_the_canary_passes() -> None:
-    over = replace(sent(), row=replace(sent().row, status=Status.OK))
+    over = replace(sent(), status=Status.OK)
     assert grade_canary(JOB, AT, over, [REPORT]).passed
 
 

@@ -19,7 +19,6 @@ from trainguard.cli.services.deployment import Deployment, Stores
 from trainguard.finding import FINDING_FIELDS, Finding, Severity
 from trainguard.records import JobRecord, JobStatus, RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.stores import StoredRow
 
 NOT_STOPPED = "Training job not stopped: its owner has not opted in."
 REPORT = f"s3://profiles/{JOB}/rule-output/TrainGuardReport/report.json"
@@ -28,7 +27,7 @@ CLOCKS = ("alerts", "jobs", "status", "explain", "open")
 
 
 @cache
-def judged() -> tuple[JobRecord, tuple[StoredRow, ...], float]:
+def judged() -> tuple[JobRecord, tuple[RuleRow, ...], float]:
     """Return the small job's item and rows as the engine wrote them while it ran, and the time."""
     network = Network()
     *objects, end = uploads()
@@ -40,15 +39,15 @@ def judged() -> tuple[JobRecord, tuple[StoredRow, ...], float]:
         now += 60.0
         network.run_until(now, batch_s=5.0)
         network.tick()
-    rows = [_with_outcome(stored) for stored in network.world.rows.read(JOB)]
+    rows = [_with_outcome(stored) for stored in network.world.rows.of_job(JOB)]
     return network.job(), tuple(rows), float(int(now))
 
 
-def _with_outcome(stored: StoredRow) -> StoredRow:
+def _with_outcome(stored: RuleRow) -> RuleRow:
     """Add what the fire path writes after the fire of LowGPUUtilization."""
-    if stored.row.target != "LowGPUUtilization" or stored.row.fired_at is None:
+    if stored.target != "LowGPUUtilization" or stored.fired_at is None:
         return stored
-    at = stored.row.fired_at + 12.0
+    at = stored.fired_at + 12.0
     return replace(stored, fire_id="f1", action=NOT_STOPPED, action_at=at, alert_id="f1", report_uri=REPORT)
 
 
@@ -59,11 +58,11 @@ class Deployed:
     world: MemoryWorld
     now: float
 
-    def add(self, record: JobRecord, rows: Sequence[StoredRow] = ()) -> None:
+    def add(self, record: JobRecord, rows: Sequence[RuleRow] = ()) -> None:
         """Store a job with its rows."""
         self.world.jobs.register(record)
         for stored in rows:
-            self.world.rows.record(replace(stored, row=replace(stored.row, job=record.job)))
+            self.world.rows.record(replace(stored, job=record.job))
 
     @property
     def stores(self) -> Stores:
@@ -108,14 +107,14 @@ def job(name: str, **changes: Any) -> JobRecord:
     return replace(record, **changes)
 
 
-def row(rule: str, status: Status = Status.OK, node: str | None = None, **changes: Any) -> StoredRow:
+def row(rule: str, status: Status = Status.OK, node: str | None = None, **changes: Any) -> RuleRow:
     """Return a row of a rule."""
     said = {name: changes.pop(name) for name in FINDING_FIELDS if name in changes}
     finding = replace(Finding(rule, node, f"{rule} says {status}."), **said)
-    return StoredRow(replace(RuleRow("job", finding, status), **changes))
+    return replace(RuleRow("job", finding, status), **changes)
 
 
-def firing(rule: str, severity: Severity = Severity.HIGH, **changes: Any) -> list[StoredRow]:
+def firing(rule: str, severity: Severity = Severity.HIGH, **changes: Any) -> list[RuleRow]:
     """Return the rows of a job on which one rule fires: its own and the report's."""
     given = {"severity": severity, "times_fired": 1, "fired_at": 60.0, "advice": "Do it.", **changes}
     own = row(rule, Status.FIRED, **given)
@@ -123,6 +122,6 @@ def firing(rule: str, severity: Severity = Severity.HIGH, **changes: Any) -> lis
     return [own, report]
 
 
-def many_nodes(rule: str, count: int, status_of: Callable[[int], Status]) -> list[StoredRow]:
+def many_nodes(rule: str, count: int, status_of: Callable[[int], Status]) -> list[RuleRow]:
     """Return a rule's rows on so many nodes."""
     return [row(rule, status_of(number), f"algo-{number}", worst="gpu0") for number in range(1, count + 1)]

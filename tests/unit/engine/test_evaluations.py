@@ -17,6 +17,7 @@ from trainguard.engine.evaluate import NodeEvaluator, NodeWork
 from trainguard.engine.family import ObjectSource
 from trainguard.engine.streams.rule_runner import StoredRule
 from trainguard.engine.streams.session import Announced, Applied, Request
+from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Fire, Verdict
 from trainguard.errors import StateConflictError
 from trainguard.families.installed import FAMILIES
@@ -32,7 +33,7 @@ from trainguard.rules.rule_result import RuleResult
 RULE, NOW = "LowGPUUtilization", 100_000.0
 JOB = JobRecord("job", "arn", "profiles", "", instance_count=1, urgent=False)
 KEY = StreamKey("job", "algo-1", "system")
-FIRE = Fire(RULE, RuleResult(Status.FIRED, "so."), NOW)
+FIRE = Fire(Verdict(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), NOW)
 OBJECT = NodeWork(KEY, messages=[Announced("k", None)])
 
 
@@ -278,7 +279,7 @@ def test_given_work_when_it_is_done_then_rows_that_are_due_are_published_and_all
     assert (stored.closed, stored.expires_at) == (closed, 100_000 + 90 * 86_400 if closed else None)
     (row,) = evaluation.world.rows.of_job("job")
     assert (row.node, row.evaluated_through, row.expires_at) == ("algo-1", NOW - 60.0, stored.expires_at)
-    assert ("(last: at the end)" in row.reason) is closed
+    assert ("(last: at the end)" in row.finding.reason) is closed
     assert evaluation.session.seen[-1] == (closed, None)
     assert len(evaluation.lags) == (not closed)
 

@@ -101,7 +101,12 @@ def test_given_a_rule_that_fires_when_applied_then_it_is_returned_once(monkeypat
     quiet = stream.apply(steps(0, 300), START_US + 310 * SECOND)
     fires = stream.apply(steps(310, 40), START_US + 360 * SECOND)
     again = stream.apply(steps(360, 40), START_US + 410 * SECOND)
-    assert (quiet, [(fire.rule, fire.result.status) for fire in fires], again) == ([], [("OwnSteps", Status.FIRED)], [])
+    begun = [(fire.verdict.rule, fire.verdict.result.status) for fire in fires]
+    assert (quiet, begun, again) == (
+        [],
+        [("OwnSteps", Status.FIRED)],
+        [],
+    )
     assert stream.due == {"OwnSteps", "OverallFrameworkMetrics"}
 
 

@@ -34,7 +34,7 @@ JOB = JobRecord("job", "arn", "profiles", "", instance_type="ml.p3.2xlarge", ins
 PLAN = FAMILIES.plan(JOB)
 SYSTEM, OTHER = (StreamKey("job", node, "system") for node in ("algo-1", "algo-2"))
 LOOK = Look(closed=False)
-FIRE = Fire(RULE, RuleResult(Status.FIRED, "so."), 60.0)
+FIRE = Fire(Verdict(RULE, RuleResult(Status.FIRED, "so."), FiringHistory(is_open=True)), 60.0)
 
 
 @dataclass

@@ -144,7 +144,7 @@ def test_given_a_condition_that_comes_and_goes_without_end_when_it_is_over_then_
 @pytest.mark.parametrize(("episode", "last"), [(LAST_EPISODE - 1, False), (LAST_EPISODE, True)])
 def test_given_the_last_fire_of_a_rule_on_a_job_when_it_is_told_then_it_says_so(episode: int, last: bool) -> None:
     job = replace(RECORD, episodes={RULE: episode})
-    fire = Fire(RULE, fired(RULE, advice="Do it.").result, 60.0, None, ())
+    fire = Fire(replace(fired(RULE, advice="Do it."), merged=()), 60.0)
     record = fires.enqueue(NodeRecord(StreamKey(JOB, "algo-1", "system")), [fire], job=job, plan=FAMILIES.plan(job))
     (entry,) = record.outbox.values()
     assert (fires.LAST_FIRE in (entry.finding.advice or "")) == last

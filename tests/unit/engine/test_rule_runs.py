@@ -73,7 +73,10 @@ def test_given_a_condition_when_it_holds_and_is_over_then_one_fire_is_made_an_ep
         (90_240.0, FIRED, 2),
     ]:
         runs.episodes = {NAME: episode}
-        fired += [(fire.at, fire.rule, len(fire.episodes), runs.entry.history.alerted) for fire in runs.say(at, result)]
+        fired += [
+            (fire.at, fire.verdict.rule, len(fire.verdict.episodes), runs.entry.history.alerted)
+            for fire in runs.say(at, result)
+        ]
     assert fired == [(120.0, NAME, 1, 0), (90_060.0, NAME, 1, 1), (90_240.0, NAME, 1, 2)]
     assert (runs.entry.began_at, runs.entry.watermark_s) == (60.0, 90_240.0)
     assert (runs.entry.history.judged, runs.entry.history.violations) == (7, 4)
@@ -255,7 +258,7 @@ def test_given_a_rule_that_says_how_much_its_finding_matters_when_run_then_only_
 ) -> None:
     runner = RuleRunner([rule], {}, PLAN)
     (fire,) = runner.run(None, lambda *_: replace(FIRED, score=70.0), watermark_s=60.0, interval_s=0.5)
-    assert fire.result.score == score
+    assert fire.verdict.result.score == score
 
 
 class Bare(OwnJob):

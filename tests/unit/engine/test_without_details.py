@@ -61,7 +61,8 @@ def test_given_any_job_when_judged_without_details_then_all_else_is_the_same(ite
     (bottleneck,) = (each for each in verdicts if each.rule == "CPUBottleneck")
     assert bottleneck.result.status is Status.FIRED
     assert bare(verdicts) == bare(expected)
-    assert brief_fires == [replace(each, result=fire.result) for each, fire in zip(fires, brief_fires, strict=True)]
+    assert bare([fire.verdict for fire in brief_fires]) == bare([fire.verdict for fire in fires])
+    assert [(fire.at, fire.ledger) for fire in brief_fires] == [(fire.at, fire.ledger) for fire in fires]
     assert account_of(*brief) == account_of(*whole)
     assert ledger_of(*brief).by_node() == ledger_of(*whole).by_node()
     for name in ("watermark_s", "nodes", "counters", "last_fault"):

@@ -118,7 +118,7 @@ def test_given_a_framework_stream_when_a_copy_of_it_is_finished_then_its_own_sta
     stream.apply(read([step(number, number, 0.5) for number in range(9)]), START_US + 10_000_000)
     stored = encode_state(stream.store())
     last = stream.finished()
-    assert [fire.rule for fire in last.finish()] == ["OwnSteps"]
+    assert [fire.verdict.rule for fire in last.finish()] == ["OwnSteps"]
     assert encode_state(stream.store()) == stored
     assert encode_state(last.store()) != stored
 

@@ -36,7 +36,6 @@ from trainguard.report.fleet_files import encode_fleet, fleet_schema
 from trainguard.report.fleet_owners import OWNERS_SHOWN
 from trainguard.report.html.fleet import render_fleet
 from trainguard.report.schema import encode_schema
-from trainguard.stores import StoredRow
 
 WEEK_S = 7 * 24 * HOUR_S
 LOW = "LowGPUUtilization"
@@ -295,7 +294,7 @@ def test_given_a_field_that_the_schema_does_not_know_when_validated_then_it_is_r
 def test_given_a_row_that_only_the_fire_path_wrote_when_summed_up_then_the_job_has_a_finding() -> None:
     of = job(status=JobStatus.IN_PROGRESS)
     row = RuleRow(of.job, Finding("BatchSize", None, "Small."), Status.FIRED, fired_at=MONDAY)
-    report = fleet_of((of, [StoredRow(row, fire_id="f1")]))
+    report = fleet_of((of, [replace(row, fire_id="f1")]))
     assert (report.totals.with_findings, report.unjudged) == (1, [])
     assert report.jobs[0].fired == ["BatchSize"]
 

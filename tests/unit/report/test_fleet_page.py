@@ -15,7 +15,6 @@ from trainguard.records import RuleRow, Status
 from trainguard.report.fleet_files import encode_fleet
 from trainguard.report.fleet_kernels import with_kernels
 from trainguard.report.html.fleet import render_fleet
-from trainguard.stores import StoredRow
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "fleet-1.json"
 
@@ -67,13 +66,13 @@ def test_given_kernel_rules_when_summed_up_then_jobs_with_a_profile_are_listed_w
     unheard = RuleRow(waits.job, Finding("kernels/GpuGap", None, "No trace."), Status.WAITING_FOR_DATA)
     fired = found(slow, "kernels/LaunchBound")
     told: dict[str, str | float] = {"framework": "jax", "traces": 8, "gain_share": 0.25}
-    finding = replace(fired.row.finding, facts=tuple(Fact(name=name, value=value) for name, value in told.items()))
+    finding = replace(fired.finding, facts=tuple(Fact(name=name, value=value) for name, value in told.items()))
     report = fleet_of(
-        with_rows(slow, replace(fired, row=replace(fired.row, finding=finding)), quiet(slow, "kernels/GpuGap")),
+        with_rows(slow, replace(fired, finding=finding), quiet(slow, "kernels/GpuGap")),
         with_rows(fine, quiet(fine, "kernels/GpuGap")),
         with_rows(other, found(other)),
-        with_rows(waits, StoredRow(unheard)),
-        with_rows(short, StoredRow(few)),
+        with_rows(waits, unheard),
+        with_rows(short, few),
     )
     assert {each.job: (each.findings, each.status) for each in report.kernel_profiles} == {
         "slow": (["LaunchBound"], slow.status.value),

@@ -19,7 +19,6 @@ from trainguard.report.job_verdict_document import Certainty, JobVerdict, Verdic
 from trainguard.report.schema import encode_schema
 from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN
 from trainguard.rules.low_gpu_results import P95
-from trainguard.stores import StoredRow
 
 NOW = MONDAY + 10 * HOUR_S
 PUBLISHED = Path(__file__).parents[3] / "docs" / "schemas" / "verdict-1.json"
@@ -29,9 +28,9 @@ LOW = "LowGPUUtilization"
 
 def low(
     of: JobRecord, node: str | None, quantity: str | None = IDLE_TIME.what, *, start: float = MONDAY + HOUR_S
-) -> StoredRow:
+) -> RuleRow:
     """Return the row of LowGPUUtilization on a node that idles, or on the job; fine where ``quantity`` is None."""
-    row = RuleRow(
+    return RuleRow(
         job=of.job,
         finding=Finding(
             rule=LOW,
@@ -47,17 +46,16 @@ def low(
         times_fired=0 if quantity is None else 1,
         evaluated_through=NOW,
     )
-    return StoredRow(row)
 
 
-def idle(of: JobRecord = RUNNING, *nodes: str | None) -> list[StoredRow]:
+def idle(of: JobRecord = RUNNING, *nodes: str | None) -> list[RuleRow]:
     """Return the rows of a job of which each node idles by one of the measures."""
     kinds = nodes or (IDLE_TIME.what, QUIET_MEAN.what)
     rows = [low(of, f"algo-{number}", each, start=MONDAY + number * HOUR_S) for number, each in enumerate(kinds, 1)]
     return [report_row(of, lost=90.0), low(of, None), *rows]
 
 
-def said(of: JobRecord, *rows: StoredRow, now: float = NOW) -> JobVerdict:
+def said(of: JobRecord, *rows: RuleRow, now: float = NOW) -> JobVerdict:
     return verdict_of(of, rows, now=now)
 
 
@@ -108,7 +106,7 @@ def test_given_a_finding_that_is_over_when_asked_then_a_running_job_is_healthy_a
 
 def test_attention_is_waste_only_where_nothing_was_found() -> None:
     report = report_row(RUNNING)
-    attention = replace(report, row=replace(report.row, finding=replace(report.row.finding, finding_kind="attention")))
+    attention = replace(report, finding=replace(report.finding, finding_kind="attention"))
     assert said(RUNNING, attention, low(RUNNING, None, None)).verdict is Verdict.WASTED
     assert said(RUNNING, attention, found(RUNNING, severity=None)).verdict is Verdict.HEALTHY
 
@@ -151,7 +149,7 @@ def test_given_gpus_that_no_rule_has_judged_when_nothing_was_found_then_the_verd
     ],
 )
 def test_given_what_no_rule_has_judged_when_asked_then_a_healthy_job_is_so_with_a_doubt(
-    rows: list[StoredRow], why: str
+    rows: list[RuleRow], why: str
 ) -> None:
     verdict = said(RUNNING, report_row(RUNNING), *rows)
     assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
@@ -172,10 +170,10 @@ def test_given_a_late_look_at_an_ended_job_when_asked_then_it_is_known() -> None
     ("rows", "why"),
     [
         ([quiet(RUNNING, "BatchSize", Status.ERROR)], "BatchSize could not judge."),
-        ([StoredRow(replace(quiet(RUNNING, "BatchSize").row, counters={"gaps": 2}))], "2 objects of the profile"),
+        ([replace(quiet(RUNNING, "BatchSize"), counters={"gaps": 2})], "2 objects of the profile"),
     ],
 )
-def test_given_something_missing_when_asked_then_certainty_says_so(rows: list[StoredRow], why: str) -> None:
+def test_given_something_missing_when_asked_then_certainty_says_so(rows: list[RuleRow], why: str) -> None:
     verdict = said(RUNNING, report_row(RUNNING), quiet(RUNNING, LOW), *rows)
     assert (verdict.verdict, verdict.certainty) == (Verdict.HEALTHY, Certainty.MEDIUM)
     assert why in str(verdict.certainty_why)
@@ -183,11 +181,11 @@ def test_given_something_missing_when_asked_then_certainty_says_so(rows: list[St
 
 @pytest.mark.parametrize("counter", ["gaps", "bad_objects", "empty_objects"])
 def test_given_much_of_the_profile_lost_when_nothing_else_is_wrong_then_the_verdict_is_unknown(counter: str) -> None:
-    row = report_row(RUNNING).row
+    row = report_row(RUNNING)
     minutes = (row.evaluated_through or 0.0) - (RUNNING.started_at or 0.0)
     much = int(minutes / 60.0 * (RUNNING.instance_count or 1) * LACKING_SHARE) + 1
-    lost = StoredRow(replace(row, counters={counter: much}))
-    few = StoredRow(replace(row, counters={counter: 1}))
+    lost = replace(row, counters={counter: much})
+    few = replace(row, counters={counter: 1})
     assert said(RUNNING, lost, quiet(RUNNING, LOW)).verdict is Verdict.UNKNOWN
     assert said(RUNNING, few, quiet(RUNNING, LOW)).certainty is Certainty.MEDIUM
     assert said(RUNNING, lost, low(RUNNING, None, start=NOW - HOUR_S)).verdict is not Verdict.UNKNOWN
@@ -232,12 +230,12 @@ def test_given_a_deployment_when_asked_for_a_job_then_rows_of_nodes_are_read_onl
     world = MemoryWorld()
     world.jobs.register(RUNNING)
     assert job_verdict(world.jobs, world.rows, "nobody", now=NOW).verdict is Verdict.UNKNOWN
-    world.rows.publish([each.row for each in idle()])
+    world.rows.publish(idle())
     assert job_verdict(world.jobs, world.rows, RUNNING.job, now=NOW).verdict is Verdict.IDLE
 
 
 @pytest.mark.parametrize("rows", [[], idle(), [report_row(RUNNING), quiet(RUNNING, LOW)]])
-def test_given_any_verdict_when_encoded_then_it_is_of_the_published_schema(rows: list[StoredRow]) -> None:
+def test_given_any_verdict_when_encoded_then_it_is_of_the_published_schema(rows: list[RuleRow]) -> None:
     schema = json.loads(PUBLISHED.read_bytes())
     jsonschema.validate(json.loads(msgspec.json.encode(said(RUNNING, *rows))), schema)
     assert encode_schema(verdict_schema()) == PUBLISHED.read_bytes(), (

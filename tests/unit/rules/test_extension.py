@@ -279,7 +279,6 @@ SPEC = RuleSpec(
     condition="a fan stays below {threshold} %",
     parameters={"threshold": ParameterHelp("%", "a fan below it stands")},
     explains=(LOW_GPUS,),
-    clause="a fan stood still",
 )
 
 
@@ -287,8 +286,6 @@ SPEC = RuleSpec(
     ("changes", "told"),
     [
         ({"name": "Another"}, "a RuleSpec of the name 'OwnRule'"),
-        ({"clause": lambda *_: "it failed"}, "spec.clause"),
-        ({"loss_from_now": lambda _: None}, "spec.loss_from_now"),
         ({"section": "os:system"}, "spec.section"),
         ({"parameters": {"speed": ParameterHelp("%", "its speed")}}, "parameters of the rule"),
         ({"condition": "below {speed} %"}, "spec.condition"),

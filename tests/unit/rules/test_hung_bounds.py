@@ -11,7 +11,7 @@ from tests.unit.rules.device_minutes import devices
 from tests.unit.rules.node_replay import JOB_START, node_minutes, series
 from trainguard.records import Status
 from trainguard.rules.hung_facts import Standstill
-from trainguard.rules.hung_job import SPEC, HungJob, HungJobOverNodes, HungJobParameters
+from trainguard.rules.hung_job import HungJob, HungJobOverNodes, HungJobParameters
 from trainguard.rules.hung_steps import ProgressState
 from trainguard.rules.hung_text import text
 from trainguard.rules.hung_watch import WatchState
@@ -250,11 +250,3 @@ def test_given_steps_that_became_faster_when_their_pace_is_taken_then_it_is_that
     batch = StepBatch("n-rank0", "TRAIN", ends - durations, durations, tuple(map(str, range(101))))
     state.fold(FrameworkEvents((batch,)))
     assert state.processes["n-rank0"].pace_us == pace_us
-
-
-def test_given_a_hung_job_when_it_goes_on_then_all_of_it_is_lost_until_it_is_stopped() -> None:
-    said = RuleResult(Status.FIRED, "")
-    assert SPEC.loss_from_now is not None
-    loss = SPEC.loss_from_now(said)
-    assert loss is not None
-    assert loss.share == 1.0

@@ -9,7 +9,6 @@ from trainguard.rules.loader_series import LoaderState, LoadingProcess
 from trainguard.rules.max_initialization_text import MaxInitializationKind
 from trainguard.rules.max_initialization_time import MaxInitializationTime, MaxInitializationTimeParameters
 from trainguard.rules.rule_inputs import JobView, NodeFacts
-from trainguard.rules.spec import Loss
 
 RULE = MaxInitializationTime()
 DEFAULTS = MaxInitializationTimeParameters()
@@ -252,16 +251,3 @@ def test_given_a_first_step_that_is_late_when_it_fires_then_it_costs_what_is_bey
     assert result.wasted_share == pytest.approx(late_s / 36_000.0)
     assert result.affected_share == result.wasted_share
     assert result.onset == START
-
-
-@pytest.mark.parametrize("first_step_at", [None, START + 1_500.0])
-def test_given_a_finding_when_asked_what_the_job_loses_from_now_then_it_is_all_until_the_first_step_and_then_nothing(
-    first_step_at: float | None,
-) -> None:
-    result = RULE.judge(replace(VIEW, first_step_at=first_step_at, system_through=START + 1_800.0), DEFAULTS)
-
-    assert result.status is Status.FIRED
-    assert RULE.spec.loss_from_now is not None
-    expected = Loss(1.0, "until the first step") if first_step_at is None else None
-    assert RULE.spec.loss_from_now(result) == expected
-    assert RULE.spec.loss_from_now(replace(result, details={})) == Loss(1.0, "until the first step")

@@ -26,8 +26,9 @@ def test_given_a_condition_on_one_node_when_run_then_that_node_fires_and_the_ale
     outcome.assert_status(Status.OK, node="algo-2")
     assert [each.kind for each in outcome.alerts] == [AlertKind.FIRE, AlertKind.CLEARED]
     (fire,) = outcome.fires
-    assert (fire.node, fire.measured, fire.threshold, fire.severity) == ("algo-2", 95.0, 80.0, Severity.LOW)
-    assert fire.reason == "cpu of algo-2 at 95."
+    said = fire.finding
+    assert (said.node, said.measured, said.threshold, said.severity) == ("algo-2", 95.0, 80.0, Severity.LOW)
+    assert said.reason == "cpu of algo-2 at 95."
     assert 180.0 < fire.at_s <= 240.0
     assert outcome.alerts[1].at_s - fire.at_s >= 120.0
     assert outcome.fired

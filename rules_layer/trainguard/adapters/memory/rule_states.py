@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from trainguard.adapters.memory.faults import Faults
 from trainguard.adapters.stored_form import stored_row
-from trainguard.records import RuleRow
-from trainguard.stores import StoredRow
+from trainguard.records import FIRE_PATH, RuleRow
 
 
 class MemoryRuleStates:
@@ -17,7 +17,6 @@ class MemoryRuleStates:
         self._faults = faults
         self._lock = threading.RLock()
         self._rows: dict[tuple[str, str], RuleRow] = {}
-        self._fires: dict[tuple[str, str], StoredRow] = {}
 
     def publish(self, rows: Sequence[RuleRow]) -> None:
         """Write rows, each only if the stored one is not further, or as far and final; FiredAt is never removed."""
@@ -26,14 +25,13 @@ class MemoryRuleStates:
                 key, published = (row.job, row.target), stored_row(row)
                 stored = self._rows.get(key)
                 if stored is not None and stored.generation < published.generation:
-                    if published.times_fired == 0:
-                        self._fires.pop(key, None)
-                        stored = None
+                    stored = stored if published.times_fired else None
                 elif stored is not None and _is_further(stored, published):
                     continue
+                kept: dict[str, Any] = {name: None if stored is None else getattr(stored, name) for name in FIRE_PATH}
                 if published.fired_at is None and stored is not None:
-                    published = replace(published, fired_at=stored.fired_at)
-                self._rows[key] = published
+                    kept["fired_at"] = stored.fired_at
+                self._rows[key] = replace(published, **kept)
 
     def of_job(self, job: str) -> list[RuleRow]:
         """Return all rows of a job, ordered by sort key."""
@@ -45,24 +43,15 @@ class MemoryRuleStates:
         with self._faults.call("RuleStates.of_whole_job"), self._lock:
             return [row for (owner, _), row in sorted(self._rows.items()) if owner == job and row.node is None]
 
-    def read(self, job: str) -> list[StoredRow]:
-        """Return all rows of a job with what the fire path wrote into them, ordered by sort key."""
-        with self._faults.call("RuleStates.read"), self._lock:
-            held = [(key, row) for key, row in sorted(self._rows.items()) if row.job == job]
-            return [replace(self._fires.get(key, StoredRow(row)), row=row) for key, row in held]
-
-    def load(self, job: str, target: str) -> StoredRow | None:
-        """Return one row with what the fire path wrote into it, or None."""
+    def load(self, job: str, target: str) -> RuleRow | None:
+        """Return one row, or None."""
         with self._faults.call("RuleStates.load"), self._lock:
-            row = self._rows.get((job, target))
-            return None if row is None else replace(self._fires.get((job, target), StoredRow(row)), row=row)
+            return self._rows.get((job, target))
 
-    def record(self, fire: StoredRow) -> None:
-        """Write a row with the columns of the fire path, as the state machine does after a fire."""
+    def record(self, row: RuleRow) -> None:
+        """Write a row with what the fire path writes into it, as the state machine does after a fire."""
         with self._lock:
-            key = (fire.row.job, fire.row.target)
-            self._rows[key] = stored_row(fire.row)
-            self._fires[key] = fire
+            self._rows[row.job, row.target] = stored_row(row)
 
 
 def _is_further(stored: RuleRow, published: RuleRow) -> bool:

@@ -17,7 +17,6 @@ from trainguard.ports import TrainingJobDescription
 from trainguard.records import JOB_NODE, JobRecord, RuleRow, Status
 from trainguard.rules.units import counted
 from trainguard.settings.tag_names import PROFILE_TAG
-from trainguard.stores import StoredRow
 from trainguard.timestamps import iso_time
 
 if TYPE_CHECKING:
@@ -104,8 +103,9 @@ def check_stop(case: JobCase) -> Iterator[CheckResult]:
     now = case.site.now
     switches = stop_switches(case.site)
     fire = _fire_of(case.record, now)
-    row = RuleRow(fire.job, Finding(fire.rule, None, ""), Status.FIRED, evaluated_through=now)
-    known = StopPreconditions(job=case.record, row=StoredRow(row, fire_id=fire.fire_id))
+    finding = Finding(fire.rule, None, "")
+    row = RuleRow(fire.job, finding, Status.FIRED, evaluated_through=now, fire_id=fire.fire_id)
+    known = StopPreconditions(job=case.record, row=row)
     decision = decide_stop(fire, case.description, switches, known=known, now=now)
     tags: Mapping[str, Any] = {} if case.description is None else case.description.tags
     yield grade_stop(decision, switches.in_force, opted_in=STOP_TAG in tags)

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.finding import EpisodeEntry, Fact, Progress, Severity, finding_fields, severity_rank
+from trainguard.finding import finding_fields, severity_rank
 from trainguard.records import RuleRow, Status
 from trainguard.rules.profiler_report import PROFILER_REPORT
 from trainguard.rules.registry import spec_of
 from trainguard.rules.units import show_duration, show_number
-from trainguard.stores import StoredRow
 
 _FIXED_BELOW = 10.0
 _FIXED_UNITS = {"%": " %", "": ""}
+_UNSHOWN = ("job", "finding", "quantity", "unit", "expires_at", "generation", "cost")
 
 
 class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,56 +29,10 @@ class StopEntry(msgspec.Struct, frozen=True, kw_only=True):
     made: bool | None
 
 
-class RuleRowEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A row for machines; times are ISO 8601 in UTC."""
-
-    rule: str
-    node: str | None
-    status: Status
-    severity: Severity | None
-    reason: str
-    measured: float | None
-    threshold: float | None
-    worst: str | None
-    data_points: int
-    patience: str | None
-    advice: str | None
-    affected_percent: float | None
-    wasted_percent: float | None
-    cost_lost: str | None
-    violations: int
-    times_fired: int
-    evaluated_through: str | None
-    fired_at: str | None
-    fire_id: str | None
-    action: str | None
-    action_at: str | None
-    alert_id: str | None
-    report_uri: str | None
-    stop: StopEntry | None
-    counters: dict[str, int]
-    parameters: dict[str, float | int | str | None]
-    episodes: list[EpisodeEntry]
-    earlier_episodes: int
-    progress: Progress | None
-    finding_kind: str
-    facts: list[Fact]
-
-
-def rule_row_entry(stored: StoredRow) -> RuleRowEntry:
-    """Return a row for machines."""
-    fire_path = {name: getattr(stored, name) for name in ("fire_id", "action", "alert_id", "report_uri")}
-    return RuleRowEntry(
-        **row_fields(stored.row, RuleRowEntry.__struct_fields__),
-        **fire_path,
-        action_at=iso(stored.action_at),
-        stop=stop_entry(stored),
-    )
-
-
-def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
-    """Return those fields of a row and of its finding that have these names, as JSON has them."""
-    values = {field.name: getattr(row, field.name) for field in fields(row)} | finding_fields(row.finding)
+def row_json(row: RuleRow) -> dict[str, Any]:
+    """Return a row for machines: its fields beside those of its finding; times are ISO 8601 in UTC."""
+    values = {"rule": row.rule, "node": row.node} | {field.name: getattr(row, field.name) for field in fields(row)}
+    values |= finding_fields(row.finding)
     values |= {
         "cost_lost": row.finding.cost,
         "patience": row.patience,
@@ -87,13 +41,20 @@ def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
         "parameters": dict(row.parameters),
         "evaluated_through": iso(row.evaluated_through),
         "fired_at": iso(row.fired_at),
+        "action_at": iso(row.action_at),
+        "stop": stop_entry(row),
     }
-    return {name: value for name, value in values.items() if name in names}
+    return {name: value for name, value in values.items() if name not in _UNSHOWN}
 
 
-def stop_entry(stored: StoredRow) -> StopEntry | None:
+def row_fields(row: RuleRow, names: Collection[str]) -> dict[str, Any]:
+    """Return those fields of a row for machines that have these names."""
+    return {name: value for name, value in row_json(row).items() if name in names}
+
+
+def stop_entry(row: RuleRow) -> StopEntry | None:
     """Return a row's decision on a stop for machines."""
-    stop = stored.stop
+    stop = row.stop
     if stop is None:
         return None
     return StopEntry(decision=stop.decision, why=stop.why, at=iso(stop.at), fire_id=stop.fire_id, made=stop.made)
@@ -146,9 +107,9 @@ def report_row(rows: Iterable[RuleRow]) -> RuleRow | None:
     return next((row for row in rows if row.node is None and row.rule == PROFILER_REPORT), None)
 
 
-def of_whole_job(rows: Sequence[StoredRow]) -> list[StoredRow]:
+def of_whole_job(rows: Sequence[RuleRow]) -> list[RuleRow]:
     """Return the rows of the whole job: what fires first and the most severe on top, the report last."""
-    return sorted((stored for stored in rows if stored.row.node is None), key=lambda stored: _rank(stored.row))
+    return sorted((row for row in rows if row.node is None), key=_rank)
 
 
 def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
@@ -157,13 +118,13 @@ def ringing(rows: Iterable[RuleRow]) -> list[RuleRow]:
     return sorted(firing, key=_rank)
 
 
-def by_node(rows: Iterable[StoredRow]) -> Mapping[str, list[StoredRow]]:
+def by_node(rows: Iterable[RuleRow]) -> Mapping[str, list[RuleRow]]:
     """Return the nodes' rows by rule, the worst node on top."""
-    nodes: defaultdict[str, list[StoredRow]] = defaultdict(list)
-    for stored in rows:
-        if stored.row.node is not None:
-            nodes[stored.row.rule].append(stored)
-    return {rule: sorted(of_rule, key=lambda stored: _rank(stored.row)) for rule, of_rule in nodes.items()}
+    nodes: defaultdict[str, list[RuleRow]] = defaultdict(list)
+    for row in rows:
+        if row.node is not None:
+            nodes[row.rule].append(row)
+    return {rule: sorted(of_rule, key=_rank) for rule, of_rule in nodes.items()}
 
 
 def _rank(row: RuleRow) -> tuple[bool, int, int, float, str, tuple[int, str]]:

@@ -7,12 +7,11 @@ import msgspec
 
 from trainguard.adapters.timestamps import epoch_from_iso
 from trainguard.cli.output.blocks import Block, Facts, Heading, Line
-from trainguard.cli.output.rows import StopEntry, has_fired, time_text
+from trainguard.cli.output.rows import StopEntry, time_text
 from trainguard.cli.services.deployment import Stores
 from trainguard.cli.services.names import unknown_job
-from trainguard.records import JobRecord
+from trainguard.records import JobRecord, RuleRow
 from trainguard.rules.units import counted
-from trainguard.stores import StoredRow
 
 NODES_SHOWN = 8
 """A person reads so many nodes of a rule one by one; of more, those that are well are counted."""
@@ -37,9 +36,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     rule_places: dict[str, str] = {}
 
 
-def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[StoredRow]]:
+def read_job(stores: Stores, job: str) -> tuple[JobRecord | None, list[RuleRow]]:
     """Return a job's item and rows; raises UnknownNameError or UnknownJobError when there is neither."""
-    record, rows = stores.jobs.load(job), stores.rows.read(job)
+    record, rows = stores.jobs.load(job), stores.rows.of_job(job)
     if record is None and not rows:
         raise unknown_job(job, stores.jobs)
     return record, rows
@@ -50,12 +49,11 @@ def has_many_nodes(record: JobRecord) -> bool:
     return (record.instance_count or 1) > _MANY_NODES
 
 
-def read_whole_job(stores: Stores, record: JobRecord) -> Sequence[StoredRow]:
+def read_whole_job(stores: Stores, record: JobRecord) -> Sequence[RuleRow]:
     """Return a job's rows of the whole job, with what came of fires; of few nodes, theirs too."""
     if not has_many_nodes(record):
-        return stores.rows.read(record.job)
-    rows = stores.rows.of_whole_job(record.job)
-    return [(stores.rows.load(record.job, row.target) if has_fired(row) else None) or StoredRow(row) for row in rows]
+        return stores.rows.of_job(record.job)
+    return stores.rows.of_whole_job(record.job)
 
 
 def configuration_of(record: JobRecord | None) -> Configuration:
@@ -69,12 +67,12 @@ def configuration_of(record: JobRecord | None) -> Configuration:
     )
 
 
-def shown_nodes(nodes: Sequence[StoredRow]) -> tuple[Sequence[StoredRow], str]:
+def shown_nodes(nodes: Sequence[RuleRow]) -> tuple[Sequence[RuleRow], str]:
     """Return the nodes to show, the worst first, and a sentence on the others; empty when there are none."""
     if len(nodes) <= NODES_SHOWN:
         return nodes, ""
     shown, rest = nodes[:NODES_SHOWN], nodes[NODES_SHOWN:]
-    counts = Counter(stored.row.status.value for stored in rest)
+    counts = Counter(stored.status.value for stored in rest)
     told_counts = ", ".join(f"{amount} {status}" for status, amount in counts.items())
     return shown, f"… and {counted(len(rest), 'node')} more: {told_counts}. All of them are in --json."
 

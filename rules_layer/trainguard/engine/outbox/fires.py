@@ -22,10 +22,10 @@ from dataclasses import replace
 import msgspec
 
 from trainguard.engine.plan import RulePlan
-from trainguard.engine.verdicts.episodes import FiringHistory, fire_id
+from trainguard.engine.verdicts.episodes import fire_id
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
-from trainguard.engine.verdicts.verdict import Fire, Reach, Verdict
+from trainguard.engine.verdicts.verdict import Fire, Reach
 from trainguard.finding import Finding, flat
 from trainguard.job_limits import LAST_EPISODE
 from trainguard.ledger.job import Ledger
@@ -62,8 +62,9 @@ def enqueue(record: NodeRecord, fires: Iterable[Fire], *, job: JobRecord, plan: 
     """Add fires to the record's outbox and drop entries that are known to be sent."""
     entries = []
     for fire in fires:
-        episode = plan.episode_of(fire.rule)
-        identity, finding = fire_id(job.arn, fire.rule, episode), _finding(fire, record, job, plan)
+        rule = fire.verdict.rule
+        episode = plan.episode_of(rule)
+        identity, finding = fire_id(job.arn, rule, episode), _finding(fire, record, job, plan)
         if episode >= LAST_EPISODE:
             finding = replace(finding, advice=" ".join((LAST_FIRE, finding.advice or "")).strip())
         entries.append(OutboxEntry(fire_id=identity, episode=episode, enqueued_at=fire.at, finding=finding))
@@ -91,13 +92,11 @@ def _plain(finding: Finding) -> Finding:
 def _finding(fire: Fire, record: NodeRecord, job: JobRecord, plan: RulePlan) -> Finding:
     """Return what a fire means by itself, on its node or, for a rule over the whole job, on all of them."""
     nodes = 1 if record.key.node != JOB_NODE else job.instance_count or 1
-    result = replace(fire.result, affected_share=fire.affected_share)
     account = Account(job.instance_type, job.started_at, fire.at, nodes, plan.prices)
-    history = FiringHistory(is_open=True)
-    verdict = Verdict(fire.rule, result, history, reach=Reach(nodes, nodes), merged=fire.episodes)
-    episodes = merged_episodes({record.key.node: verdict}).episodes
+    episodes = merged_episodes({record.key.node: fire.verdict}).episodes
+    verdict = replace(fire.verdict, reach=Reach(nodes, nodes), merged=episodes)
     node = None if record.key.node == JOB_NODE else record.key.node
-    found = finding_of(replace(verdict, merged=episodes), account, node, ledger=_priced(fire.ledger, account)).finding
+    found = finding_of(verdict, account, node, ledger=_priced(fire.ledger, account)).finding
     return with_ledger(found, fire.ledger)
 
 

@@ -150,9 +150,10 @@ class RuleRunner(Generic[R]):
         score = score_of_verdict(verdict, watermark_s, loss_of(verdict, ledger))
         history.alerted = self._plan.episode_of(verdict.rule)
         history.alerted_severity = severity_of(score).value
-        return Fire(
-            verdict.rule, verdict.result, watermark_s, verdict.affected_share, verdict.episodes[-1:], ledger=ledger
-        )
+        result = replace(verdict.result, affected_share=verdict.affected_share)
+        # The episode's history goes on while the fire waits to be sent.
+        begun = Verdict(verdict.rule, result, FiringHistory(is_open=True), merged=verdict.episodes[-1:])
+        return Fire(begun, watermark_s, ledger)
 
     def _step(
         self, rule: R, entry: StoredRule, observe: Observe[R] | None, judge: Evaluate[R], interval_s: float

@@ -13,23 +13,6 @@ JUDGED = frozenset({Status.OK, Status.FIRED})
 
 
 @dataclass(frozen=True, slots=True)
-class Fire:
-    """A fire that one evaluation began; ``at`` is the watermark, epoch seconds.
-
-    ``affected_share`` is the share, 0 to 1, of the time judged until then in which the condition was seen; ``episodes``
-    holds the episode that the fire begins. ``ledger`` is of the nodes that the rule judged; None where nothing is known
-    of their GPUs.
-    """
-
-    rule: str
-    result: RuleResult
-    at: float
-    affected_share: float | None = None
-    episodes: tuple[Episode, ...] = ()
-    ledger: Ledger | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Reach:
     """How far a verdict reaches over the nodes that it is of."""
 
@@ -82,6 +65,18 @@ class Verdict:
     def over_nodes(self) -> Reach:
         """The verdict's reach; of one node alone, that node."""
         return Reach(1, 1) if self.reach is None else self.reach
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """A verdict with which an episode begins, and no other episode; ``at`` is the watermark, epoch seconds.
+
+    ``ledger`` is of the nodes that the rule judged; None where nothing is known of their GPUs.
+    """
+
+    verdict: Verdict
+    at: float
+    ledger: Ledger | None = None
 
 
 def shown_status(verdict: Verdict) -> Status:

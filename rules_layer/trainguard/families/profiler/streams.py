@@ -162,7 +162,7 @@ class ProfilerStreams(FamilyStreams):
             if rule in of_job and (parts or rule not in node_rules):
                 parts[JOB_NODE] = of_job[rule]
             verdicts.append(combine(rule, parts, len(view.nodes)) if parts else _without_data(rule, job, plan))
-        return FamilyVerdicts(verdicts, [_as_known(fire, of_job[fire.rule], own) for fire in fires])
+        return FamilyVerdicts(verdicts, [_as_known(fire, of_job[fire.verdict.rule], own) for fire in fires])
 
     def _seen(
         self, correlation: Correlation, plan: RulePlan, key: StreamKey, stream: Stream, verdicts: Sequence[Verdict]
@@ -252,7 +252,7 @@ def _as_known(fire: Fire, verdict: Verdict, own: JobRules) -> Fire:
 
     Else a row that speaks of the fire would look older than it, and a stop would wait in vain for a newer one.
     """
-    marks = [mark for mark in (verdict.watermark_s, own.watermark_s.get(fire.rule)) if mark is not None]
+    marks = [mark for mark in (verdict.watermark_s, own.watermark_s.get(verdict.rule)) if mark is not None]
     return replace(fire, at=max(marks, default=fire.at))
 
 

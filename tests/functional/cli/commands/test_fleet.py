@@ -16,8 +16,8 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.cli.commands.report.fleet import read_jobs
 from trainguard.cli.main import app
 from trainguard.cli.services.deployment import Stores
+from trainguard.records import RuleRow
 from trainguard.report.fleet import Fleet
-from trainguard.stores import StoredRow
 
 
 @pytest.fixture
@@ -106,12 +106,12 @@ def test_given_jobs_when_read_then_each_comes_with_its_own_rows_and_unwanted_one
     jobs = [job(f"job-{number}") for number in range(30)]
     for each in (*jobs, replace(job("job-1@replay-x"), active=False)):
         world.jobs.register(each)
-        world.rows.publish([stored.row for stored in with_rows(each, found(each))[1]])
+        world.rows.publish(with_rows(each, found(each))[1])
     stores = Stores(jobs=world.jobs, nodes=world.nodes, rows=world.rows, objects=world.objects)
     read = list(read_jobs(Fleet(stack="TrainGuard", region="eu-west-1"), stores))
     assert [of.job for of, _ in read] == [each.job for each in jobs]
-    assert all({stored.row.job for stored in rows} == {of.job} for of, rows in read)
-    assert world.faults.calls.count("RuleStates.read") == len(jobs)
+    assert all({stored.job for stored in rows} == {of.job} for of, rows in read)
+    assert world.faults.calls.count("RuleStates.of_job") == len(jobs)
 
 
 def test_given_a_job_of_many_nodes_when_read_then_its_nodes_rows_are_left_aside_and_the_page_is_the_same() -> None:
@@ -125,13 +125,12 @@ def test_given_a_job_of_many_nodes_when_read_then_its_nodes_rows_are_left_aside_
     seen = fleet_of(stores)
     assert {job: len(rows) for job, rows in seen.items()} == {"few": 4, "many": 3}
     calls = world.faults.calls
-    assert (calls.count("RuleStates.read"), calls.count("RuleStates.of_whole_job")) == (1, 1)
-    assert calls.count("RuleStates.load") == 1
-    told = [{stored.row.rule: stored.action for stored in rows if stored.row.node is None} for rows in seen.values()]
+    assert (calls.count("RuleStates.of_job"), calls.count("RuleStates.of_whole_job")) == (1, 1)
+    told = [{stored.rule: stored.action for stored in rows if stored.node is None} for rows in seen.values()]
     assert told[0] == told[1]
     assert told[1]["LowGPUUtilization"] == "Training job stopped."
 
 
-def fleet_of(stores: Stores) -> dict[str, list[StoredRow]]:
+def fleet_of(stores: Stores) -> dict[str, list[RuleRow]]:
     """Return the rows that the fleet reads, by job."""
     return {of.job: list(rows) for of, rows in read_jobs(Fleet(stack="TrainGuard", region="eu-west-1"), stores)}

@@ -110,7 +110,7 @@ def test_given_a_job_when_replayed_then_its_item_is_closed_for_good_and_names_wh
 
 def test_given_other_parameters_when_replayed_then_it_says_what_would_have_changed(stack: DeployedStack) -> None:
     stack.live_job()
-    before = stack.connection.stores.rows.read(JOB)
+    before = stack.connection.stores.rows.of_job(JOB)
     looser = params({"LowGPUUtilization": {"threshold_p95": 5, "threshold_p5": 1}})
     document = told(JOB, "--params", looser)
     assert document["job"].startswith(f"{JOB}@replay-20")
@@ -121,7 +121,7 @@ def test_given_other_parameters_when_replayed_then_it_says_what_would_have_chang
     assert low["now"]["times_fired"] == 0
     now = job_rows(stack.connection.stores.rows.of_job(document["job"]))["LowGPUUtilization"]
     assert (now.parameters["threshold_p95"], now.parameters["window"]) == (5, 20)
-    assert stack.connection.stores.rows.read(JOB) == before
+    assert stack.connection.stores.rows.of_job(JOB) == before
     shown = replay(JOB, "--params", looser, "--as", "shown").stdout
     assert "FIRED (high), fired 1 x\tOK\t" in shown
     assert "LowGPUUtilization" in shown
@@ -143,7 +143,7 @@ def test_given_a_replay_that_fires_when_made_then_only_tables_and_the_bucket_are
         )
         assert "LowGPUUtilization" in document["changed"]
         assert set(stack.calls) == READS | WRITES | {("s3", "PutObject")}
-        rows = stack.connection.stores.rows.read(document["job"])
+        rows = stack.connection.stores.rows.of_job(document["job"])
         assert {(row.fire_id, row.action, row.alert_id, row.report_uri) for row in rows} == {(None, None, None, None)}
 
 
@@ -249,11 +249,11 @@ def test_given_a_folder_when_its_report_is_wanted_in_the_bucket_then_it_is_refus
 def test_given_a_name_that_is_taken_when_replayed_then_the_first_stays_as_it_is(stack: DeployedStack) -> None:
     stack.live_job()
     told(JOB, "--as", "again")
-    before = stack.connection.stores.rows.read(NAME)
+    before = stack.connection.stores.rows.of_job(NAME)
     result = replay(JOB, "--as", "again", "--params", params({"rule_to_invoke": "BatchSize"}))
     assert result.exit_code == 2
     assert f"there is a replay {NAME} already" in result.stderr
-    assert stack.connection.stores.rows.read(NAME) == before
+    assert stack.connection.stores.rows.of_job(NAME) == before
 
 
 def test_given_fires_when_replayed_then_the_exit_code_says_so_only_if_it_was_asked_to(stack: DeployedStack) -> None:

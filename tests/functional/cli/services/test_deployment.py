@@ -210,7 +210,7 @@ def test_given_a_deployment_when_connected_then_its_stores_are_the_tables_of_its
         record = connection.stores.jobs.register(JobRecord("job", "arn", "profiles", ""))
         assert list(connection.stores.jobs.all()) == [record]
         assert connection.stores.nodes.of_job("job") == []
-        assert connection.stores.rows.read("job") == []
+        assert connection.stores.rows.of_job("job") == []
 
 
 def test_given_an_empty_deployment_when_jobs_are_listed_then_the_whole_way_works(
@@ -239,7 +239,7 @@ def test_given_a_deployment_with_a_judged_job_when_commands_run_then_each_answer
         key = f"{record.job}/rule-output/TrainGuardReport/report.html"
         connection.stores.objects.put(record.bucket, key, b"<html>", "text/html")
         connection.stores.jobs.register(record)
-        connection.stores.rows.publish([stored.row for stored in rows])
+        connection.stores.rows.publish(rows)
         lines = json.loads(run("jobs", "--json").stdout)["jobs"]
         rules = json.loads(run("status", record.job, "--json").stdout)["rules"]
         explained = json.loads(run("explain", record.job, "cpu", "--json").stdout)

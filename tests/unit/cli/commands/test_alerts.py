@@ -12,8 +12,7 @@ from trainguard.adapters.memory.faults import Fault
 from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.finding import Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
-from trainguard.records import AlertKind, JobRecord, OutboxEntry
-from trainguard.stores import StopRecord
+from trainguard.records import AlertKind, JobRecord, OutboxEntry, StopRecord
 
 __all__ = ["deployed"]
 
@@ -132,7 +131,7 @@ def test_given_an_alert_that_was_not_sent_when_sent_then_one_execution_sends_it_
 def test_given_what_the_row_says_of_the_stop_when_sent_then_it_goes_along(machine: Machine) -> None:
     name = machine.failed()
     stop = StopRecord("refused", "its owner has not opted in", at=1.0, fire_id="f" * 20, made=False)
-    (row,) = [each for each in judged()[1] if each.row.target == RULE]
+    (row,) = [each for each in judged()[1] if each.target == RULE]
     machine.deployed.world.rows.record(replace(row, fire_id="f" * 20, alert_id=None, stop=stop))
     machine.ends(f"resend-1-{name}", "SUCCEEDED")
     machine.run("send", JOB)

@@ -13,13 +13,12 @@ from trainguard.cli.commands.explain.explanation import Explanation, explain
 from trainguard.cli.services.names import ALL_RULE_NAMES
 from trainguard.errors import UnknownNameError
 from trainguard.finding import Fact, Progress
-from trainguard.records import JobRecord, Status
+from trainguard.records import JobRecord, RuleRow, Status
 from trainguard.rules.low_gpu_node import IDLE_TIME
 from trainguard.rules.low_gpu_results import P5
 from trainguard.rules.parameters import PARAMETERS_TYPES
 from trainguard.rules.rule_result import Measure
 from trainguard.rules.step_outlier import LOST_TIME, OUTLIERS
-from trainguard.stores import StoredRow
 
 __all__ = ["deployed"]
 LOW = "LowGPUUtilization"
@@ -31,10 +30,10 @@ def of_small_job(rule: str, node: str | None = None) -> Explanation:
     return explain(JOB, record, rows, rule=rule, node=node, now=now)
 
 
-def of_row(stored: StoredRow, record: JobRecord | None = None, others: Sequence[StoredRow] = ()) -> Explanation:
+def of_row(stored: RuleRow, record: JobRecord | None = None, others: Sequence[RuleRow] = ()) -> Explanation:
     record = record or job("job", profiling_interval_ms=500)
     rows = [stored, *others]
-    return explain("job", record, rows, rule=stored.row.rule, node=stored.row.node, now=0.0)
+    return explain("job", record, rows, rule=stored.rule, node=stored.node, now=0.0)
 
 
 def test_given_a_rule_that_fires_when_explained_then_measure_threshold_history_and_condition_have_its_numbers() -> None:
@@ -162,7 +161,7 @@ def test_given_an_ended_job_when_explained_then_nothing_is_promised() -> None:
     ],
 )
 def test_given_any_status_when_explained_then_its_meaning_and_what_comes_are_told(
-    stored: StoredRow, meaning: str, outlook: str
+    stored: RuleRow, meaning: str, outlook: str
 ) -> None:
     told = of_row(stored)
     assert meaning in told.meaning

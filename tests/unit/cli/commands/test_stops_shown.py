@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.cli.seen import Deployed, deployed, firing, job
 from trainguard.job_policy import AlertPolicy, JobPolicy
-from trainguard.stores import StopRecord, StoredRow
+from trainguard.records import RuleRow, StopRecord
 
 __all__ = ["deployed"]
 RULE = "LowGPUUtilization"
@@ -22,7 +22,7 @@ ENTRY = {
 }
 
 
-def stopped(stop: StopRecord | None, fire_id: str = "f1") -> list[StoredRow]:
+def stopped(stop: StopRecord | None, fire_id: str = "f1") -> list[RuleRow]:
     own, report = firing(RULE)
     return [replace(own, fire_id=fire_id, action="Handled.", action_at=1_795_248_905.0, stop=stop), report]
 

@@ -26,7 +26,6 @@ from trainguard.families.installed import FAMILIES
 from trainguard.finding import EpisodeEntry, Fact, Finding, Severity
 from trainguard.records import FIRST_FAMILY, JobRecord, RuleRow, Status
 from trainguard.rules.registry import spec_of
-from trainguard.stores import StoredRow
 
 _MEANINGS = {
     Status.FIRED: "Its condition holds, or has held in the episode that is still open.",
@@ -42,28 +41,6 @@ _OVER = "It has fired, and its condition no longer holds."
 _NOTHING_READ = "No profile object of the job was read yet."
 _NOTHING_TO_JUDGE = "Nothing that it looks at was read yet: {}."
 _NOT_CHOSEN = "It does not run on the job: the job's owner did not choose it."
-_OF_ROW = (
-    "evaluated_through",
-    "fired_at",
-    "episodes",
-    "earlier_episodes",
-    "status",
-    "severity",
-    "reason",
-    "measured",
-    "threshold",
-    "worst",
-    "data_points",
-    "times_fired",
-    "violations",
-    "affected_percent",
-    "wasted_percent",
-    "cost_lost",
-    "advice",
-    "finding_kind",
-    "facts",
-)
-"""What an explanation has as the row has it."""
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,17 +135,21 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     parameters: list[EffectiveParameter]
 
 
+_OF_ROW = frozenset(Explanation.__struct_fields__) - {"rule", "node", "patience", "stop", "parameters"}
+"""What an explanation has as the row has it, as far as the row has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Subject:
     """The row that is explained, the row of the whole job, and the rows of the nodes."""
 
     row: RuleRow
-    of_job: StoredRow | None
-    nodes: Sequence[StoredRow]
+    of_job: RuleRow | None
+    nodes: Sequence[RuleRow]
 
 
 def explain(
-    job: str, record: JobRecord | None, rows: Sequence[StoredRow], *, rule: str, node: str | None, now: float
+    job: str, record: JobRecord | None, rows: Sequence[RuleRow], *, rule: str, node: str | None, now: float
 ) -> Explanation:
     """Explain a rule's state.
 
@@ -177,7 +158,7 @@ def explain(
     job, rule : str
     record : JobRecord or None
         The job's item; None when it has expired.
-    rows : sequence of StoredRow
+    rows : sequence of RuleRow
         All rows of the job.
     node : str or None
         A node, or None for the job as a whole.
@@ -216,7 +197,7 @@ def explain(
         setting_faults=list(known.faults),
         rules_elsewhere=dict(known.rules_elsewhere),
         outlook=next_steps(row, plan, record),
-        nodes=[_node_state(stored.row) for stored in subject.nodes],
+        nodes=[_node_state(stored) for stored in subject.nodes],
         parameters=effective_parameters(
             rule, values, known.rule_settings, tagged=tagged, sources=known.setting_sources
         ),
@@ -240,19 +221,19 @@ def _unread(rule: str, plan: RulePlan) -> tuple[Status, str]:
     return Status.WAITING_FOR_DATA, reason
 
 
-def _subject(job: str, rows: Sequence[StoredRow], rule: str, node: str | None, unread: tuple[Status, str]) -> _Subject:
+def _subject(job: str, rows: Sequence[RuleRow], rule: str, node: str | None, unread: tuple[Status, str]) -> _Subject:
     nodes = by_node(rows).get(rule, [])
-    of_job = next((each for each in rows if each.row.rule == rule and each.row.node is None), None)
+    of_job = next((each for each in rows if each.rule == rule and each.node is None), None)
     if node is None:
         status, reason = unread
-        row = RuleRow(job, Finding(rule, None, reason), status) if of_job is None else of_job.row
+        row = RuleRow(job, Finding(rule, None, reason), status) if of_job is None else of_job
         return _Subject(row, of_job, nodes)
-    of_node = next((each for each in nodes if each.row.node == node), None)
+    of_node = next((each for each in nodes if each.node == node), None)
     if of_node is None:
-        names = [str(each.row.node) for each in nodes]
+        names = [str(each.node) for each in nodes]
         place = f"what {rule} says of job {job}" + ("" if names else ", which it judges as a whole")
         raise UnknownNameError("node", node, place, similar(node, names) or names[:3])
-    return _Subject(of_node.row, of_job, [])
+    return _Subject(of_node, of_job, [])
 
 
 def _planned(plan: RulePlan, rule: str) -> Mapping[str, Value]:
@@ -277,7 +258,7 @@ def comparison(row: RuleRow) -> str | None:
     return said if threshold is None else f"{said}, threshold {with_unit(threshold, unit)}"
 
 
-def _done(of_job: StoredRow | None) -> Done | None:
+def _done(of_job: RuleRow | None) -> Done | None:
     if of_job is None or of_job.fire_id is None:
         return None
     return Done(

@@ -41,7 +41,7 @@ def explain_command(where: Where, job: str, rule: str, *, node: str | None, as_j
 
     def make() -> CommandResult:
         record, rows = read_job(connect(where).stores, job)
-        name = rule_named(rule, [stored.row.rule for stored in rows])
+        name = rule_named(rule, [stored.rule for stored in rows])
         now = time.time()
         explained = explain(job, record, rows, rule=name, node=node, now=now)
         notes = [] if name in EVERY_RULE else [_FOREIGN.format(name)]

@@ -13,13 +13,12 @@ from trainguard.cli.output.result import CommandResult, print_result
 from trainguard.cli.services.deployment import Stores, Where, connect
 from trainguard.cli.services.input_files import prices_from
 from trainguard.cli.services.job_rows import read_whole_job
-from trainguard.records import JobRecord
+from trainguard.records import JobRecord, RuleRow
 from trainguard.report.fleet import Fleet, build_fleet
 from trainguard.report.fleet_document import FleetJob, FleetOwner, FleetReport, FleetTotals
 from trainguard.report.fleet_files import encode_fleet
 from trainguard.report.html.fleet import render_fleet
 from trainguard.rules.units import counted
-from trainguard.stores import StoredRow
 
 _PAGE, _DOCUMENT = ".html", ".json"
 _DEFAULT = "fleet.html"
@@ -71,7 +70,7 @@ def fleet_result(report: FleetReport, page: Path, *, open_page: bool, notes: Seq
     return CommandResult(document=report, blocks=blocks, notes=notes, fired=report.totals.with_findings > 0)
 
 
-def read_jobs(fleet: Fleet, stores: Stores) -> Iterator[tuple[JobRecord, Sequence[StoredRow]]]:
+def read_jobs(fleet: Fleet, stores: Stores) -> Iterator[tuple[JobRecord, Sequence[RuleRow]]]:
     """Yield the jobs that the fleet wants with their rows; raises PortUnavailableError, StateCodecError."""
     jobs = [job for job in stores.jobs.all() if fleet.wants(job)]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="rows") as readers:

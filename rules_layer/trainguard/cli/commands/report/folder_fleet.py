@@ -18,7 +18,6 @@ from trainguard.local.kernel_list import list_kernels
 from trainguard.local.pool import SMALLEST_JOB, WorkerPool, workers_for
 from trainguard.report.fleet import Fleet, JobPlace, build_fleet, with_places
 from trainguard.report.fleet_kernels import with_kernels
-from trainguard.stores import StoredRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def _result(request: FolderRequest, *, shown: bool) -> CommandResult:
     fleet = Fleet(stack=name, region="", since=since, prices=prices)
     places: dict[str, JobPlace] = {}
     judged = _judged(request, settings, stderr_progress(shown=shown), places)
-    report = build_fleet(fleet, ((each.job, [StoredRow(row) for row in each.rows]) for each in judged), now=now)
+    report = build_fleet(fleet, ((each.job, each.rows) for each in judged), now=now)
     report = with_places(report, request.folder, places)
     if Path(request.folder).is_dir():
         report = with_kernels(report, list_kernels(request.folder, Wanted(since=since)))

@@ -1,13 +1,13 @@
 """What ``trainguard status`` says of one job: every rule of it, and on its nodes."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from trainguard.cli.output.blocks import Block, Cell, Column, Facts, Grid, Heading, Line, Shown, status_cell
 from trainguard.cli.output.result import SCHEMA_VERSION, CommandResult
 from trainguard.cli.output.rows import (
-    RuleRowEntry,
     age,
     by_node,
     has_fired,
@@ -15,7 +15,7 @@ from trainguard.cli.output.rows import (
     measured_as,
     of_whole_job,
     report_row,
-    rule_row_entry,
+    row_json,
     stop_entry,
     time_text,
     with_unit,
@@ -25,7 +25,6 @@ from trainguard.cli.services.job_list import instances, status_of_job
 from trainguard.cli.services.job_rows import configuration_blocks, configuration_of, read_job, shown_nodes, stop_text
 from trainguard.records import JobRecord, RuleRow, Status, unit_title
 from trainguard.rules.profiler_report import PROFILER_REPORT
-from trainguard.stores import StoredRow
 
 
 class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +46,8 @@ class JobDocument(msgspec.Struct, frozen=True, kw_only=True):
     evaluated_through: str | None
     verdict: str | None
     fired: list[str]
-    rules: list[RuleRowEntry]
-    nodes: list[RuleRowEntry]
+    rules: list[dict[str, Any]]
+    nodes: list[dict[str, Any]]
     evaluated: bool | None
     evaluated_because: str | None
     setting_faults: list[str]
@@ -64,8 +63,8 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
     record, rows = read_job(stores, job)
     configuration = configuration_of(record)
     whole, of_nodes = of_whole_job(rows), by_node(rows)
-    report = report_row(stored.row for stored in rows)
-    fired = [stored.row.rule for stored in whole if has_fired(stored.row) and stored.row.rule != PROFILER_REPORT]
+    report = report_row(rows)
+    fired = [row.rule for row in whole if has_fired(row) and row.rule != PROFILER_REPORT]
     document = JobDocument(
         generated_at=str(iso(now)),
         job=job,
@@ -79,8 +78,8 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         evaluated_through=None if report is None else iso(report.evaluated_through),
         verdict=None if report is None else report.finding.reason,
         fired=fired,
-        rules=[rule_row_entry(stored) for stored in whole],
-        nodes=[rule_row_entry(stored) for of_rule in of_nodes.values() for stored in of_rule] if nodes else [],
+        rules=[row_json(row) for row in whole],
+        nodes=[row_json(row) for of_rule in of_nodes.values() for row in of_rule] if nodes else [],
         evaluated=None if record is None else record.policy.evaluated,
         evaluated_because=None if record is None else record.policy.why,
         **msgspec.structs.asdict(configuration),
@@ -89,13 +88,13 @@ def job_result(stores: Stores, job: str, *, nodes: bool, now: float) -> CommandR
         tuning_job=None if record is None else record.tuning_job,
     )
     blocks: list[Block] = [Heading(job), Facts(_facts(record, report, now))]
-    rules = [stored for stored in whole if stored.row.rule != PROFILER_REPORT]
+    rules = [row for row in whole if row.rule != PROFILER_REPORT]
     if rules:
-        blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(stored, of_nodes, now) for stored in rules])]
+        blocks += [Heading("Rules"), Grid(_COLUMNS, [_rule_row(row, of_nodes, now) for row in rules])]
     blocks += _told_fires(rules, now)
     blocks += configuration_blocks(configuration)
     if nodes:
-        blocks += _node_blocks(of_nodes, [stored.row.rule for stored in rules], now)
+        blocks += _node_blocks(of_nodes, [row.rule for row in rules], now)
     notes = [] if rules else ["No rule has said anything about it yet: its first profile object has not been read."]
     over = record is not None and not record.active
     return CommandResult(document=document, blocks=blocks, notes=notes, fired=bool(fired), final=over)
@@ -140,8 +139,7 @@ def _named(rules: Sequence[str], meaning: str) -> str:
     return f"{', '.join(rules)}: {meaning}" if rules else ""
 
 
-def _rule_row(stored: StoredRow, of_nodes: Mapping[str, Sequence[StoredRow]], now: float) -> list[Shown]:
-    row = stored.row
+def _rule_row(row: RuleRow, of_nodes: Mapping[str, Sequence[RuleRow]], now: float) -> list[Shown]:
     return [row.rule, *_state_cells(row, now), _fired_cell(row, of_nodes.get(row.rule, []), now)]
 
 
@@ -158,20 +156,19 @@ def _state_cells(row: RuleRow, now: float) -> list[Shown]:
     ]
 
 
-def _fired_cell(row: RuleRow, nodes: Sequence[StoredRow], now: float) -> str:
+def _fired_cell(row: RuleRow, nodes: Sequence[RuleRow], now: float) -> str:
     if not has_fired(row):
         return ""
-    firing = sum(stored.row.status is Status.FIRED for stored in nodes)
+    firing = sum(row.status is Status.FIRED for row in nodes)
     on = f", on {firing} of {len(nodes)} nodes" if firing and len(nodes) > 1 else ""
     ago = f", {age(row.fired_at, now)} ago" if row.fired_at is not None else ""
     return f"{row.times_fired} x{ago}{on}"
 
 
-def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
+def _told_fires(rules: Sequence[RuleRow], now: float) -> list[Block]:
     """Tell of each rule that has fired, and of each in error, why, what to do, and what was done."""
     blocks: list[Block] = []
-    for stored in rules:
-        row = stored.row
+    for row in rules:
         if not has_fired(row) and row.status is not Status.ERROR:
             continue
         severity = f" ({row.finding.severity.value})" if row.finding.severity is not None else ""
@@ -182,15 +179,15 @@ def _told_fires(rules: Sequence[StoredRow], now: float) -> list[Block]:
             blocks.append(Line(f"To do: {row.finding.advice}", indent=2))
         if row.finding.cost:
             blocks.append(Line(f"It has cost {row.finding.cost}.", indent=2))
-        if stored.action:
-            when = f" ({time_text(stored.action_at, now)})" if stored.action_at is not None else ""
-            blocks.append(Line(f"Done: {stored.action}{when}", indent=2))
-        if stop := stop_text(stop_entry(stored), stored.fire_id, now):
+        if row.action:
+            when = f" ({time_text(row.action_at, now)})" if row.action_at is not None else ""
+            blocks.append(Line(f"Done: {row.action}{when}", indent=2))
+        if stop := stop_text(stop_entry(row), row.fire_id, now):
             blocks.append(Line(stop, indent=2))
     return blocks
 
 
-def _node_blocks(of_nodes: Mapping[str, Sequence[StoredRow]], rules: Sequence[str], now: float) -> list[Block]:
+def _node_blocks(of_nodes: Mapping[str, Sequence[RuleRow]], rules: Sequence[str], now: float) -> list[Block]:
     """Return a table of nodes a rule: the worst one by one, the others counted where there are many."""
     blocks: list[Block] = []
     for rule in rules:
@@ -201,11 +198,11 @@ def _node_blocks(of_nodes: Mapping[str, Sequence[StoredRow]], rules: Sequence[st
         columns = (Column("node", folds=True), *_COLUMNS[1:])
         rows = [
             [
-                unit_title(str(stored.row.node)),
-                *_state_cells(stored.row, now),
-                _fired_cell(stored.row, [], now),
+                unit_title(str(row.node)),
+                *_state_cells(row, now),
+                _fired_cell(row, [], now),
             ]
-            for stored in shown
+            for row in shown
         ]
         blocks += [Heading(f"{rule} on {len(nodes)} nodes"), Grid(columns, rows)]
         if counted:

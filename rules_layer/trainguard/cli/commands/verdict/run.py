@@ -19,7 +19,6 @@ from trainguard.report.job_verdict_document import JobVerdict, Verdict
 from trainguard.report.verdict_tags import PREFIX, verdict_tags
 from trainguard.run_links import mlflow_run_of
 from trainguard.sources.mlflow.tags import write_tags
-from trainguard.stores import StoredRow
 
 _STYLES = {
     Verdict.IDLE: "bold red",
@@ -99,7 +98,7 @@ def _found(request: VerdictRequest, now: float) -> _Found:
         rule_settings=settings_from(request.params), instance_type=request.instance_type, prices=prices
     )
     judged = evaluated_job(settings, open_job(target.text))
-    verdict = verdict_of(judged.job, [StoredRow(row) for row in judged.rows], now=now, prices=prices)
+    verdict = verdict_of(judged.job, judged.rows, now=now, prices=prices)
     return _Found(verdict, judged.job.run_links)
 
 
