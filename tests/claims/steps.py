@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of, samples
-from tests.claims.raw import Event, Floats
+from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of
+from tests.claims.raw import Event, Floats, Node
+from tests.claims.weighted import weighted_mean
 
 LEFT_OUT = 100
 BIN = 0.011
@@ -150,7 +151,7 @@ def _overlap(steps: list[Event], events: list[Event]) -> float:
 def _least_busy(context: Context, fact: Fact) -> Expected:
     """Return the mean of the named GPU; NaN where another GPU in use is less busy."""
     node = context.node(fact)
-    means = {gpu: mean_of(samples(context, fact, gpus=[gpu])) for gpu in node.used_gpus or node.gpus}
+    means = {gpu: _busy(node, gpu, fact) for gpu in node.used_gpus or node.gpus}
     named = means.get(fact["device"], math.nan)
     return named if named <= min(means.values(), default=math.nan) + 0.1 else math.nan
 
@@ -244,7 +245,12 @@ def _waiting(context: Context, fact: Fact) -> Expected:
 
 def _mean_of_used(context: Context, fact: Fact) -> Expected:
     node = context.node(fact)
-    return mean_of(np.array([mean_of(samples(context, fact, gpus=[gpu])) for gpu in node.used_gpus]))
+    return mean_of(np.array([_busy(node, gpu, fact) for gpu in node.used_gpus]))
+
+
+def _busy(node: Node, gpu: str, fact: Fact) -> float:
+    """Return how busy a GPU was in the share of a fact's time, which ends steps of time: samples are cut there."""
+    return weighted_mean(node.of("GPUUtilization")[gpu], fact["from"], fact["to"], node.interval_s)
 
 
 def _workers(context: Context, fact: Fact) -> Expected:
