@@ -64,6 +64,8 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
     def observe(self, state: BalanceWindow, minute: NodeMinute, parameters: LoadBalancingParameters) -> None:
         """Add the kept points to the window."""
         view, snapshots = minute.view, minute.snapshots
+        if minute.started_anew:
+            state.start_anew()
         if len(snapshots) and snapshots.gpu_utilization.size and minute.started.any():
             state.add_all(snapshots.times[minute.started], snapshots.gpu_utilization[minute.started])
         if minute.fresh:

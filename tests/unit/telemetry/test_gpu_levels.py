@@ -39,7 +39,7 @@ def test_any_steps_have_a_mean_within_half_a_point_a_step(busy: list[int], first
 
     if chosen.size:
         true = 100.0 * np.mean(np.array(busy)[chosen]) / STEP_MS
-        within = 0.5 if 0 < chosen[0] and chosen[-1] < len(busy) - 1 else 0.25
+        within = 0.5 if chosen[0] > 0 and chosen[-1] < len(busy) - 1 else 0.25
         assert levels.mean(chosen, weights(levels))[0] == pytest.approx(true, abs=within / chosen.size + 1e-9)
     every = np.arange(len(busy) + 1)
     assert levels.mean(every, weights(levels))[0] == pytest.approx(
