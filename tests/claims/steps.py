@@ -27,7 +27,8 @@ def _series(context: Context) -> list[Event]:
         if node == named["node"] and process in {name, f"{node}-{name}"}:
             wanted = {mode, f"Step:ModeKeys.{mode}"}
             steps = [each for each in events if each.phase in wanted or each.name in wanted]
-            return sorted(steps, key=lambda each: each.end)[LEFT_OUT:-1]
+            done = [each for each in steps if each.end <= named.get("to", math.inf) + 1e-3]
+            return sorted(done, key=lambda each: each.end)[LEFT_OUT : -1 if len(done) == len(steps) else None]
     return []
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainguard.finding import Fact
-from trainguard.rules.balance_times import Stretch
+from trainguard.rules.balance_times import FINE_S, Stretch
 from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
 
@@ -60,11 +60,20 @@ def compared_facts(
     )
 
 
-def stopped_facts(node: str, gpu: str, when: Stretch) -> tuple[Fact, ...]:
-    """Return when a GPU stopped working, and when it worked again."""
+def stopped_facts(node: str, gpu: str, when: Stretch, span: tuple[float, float]) -> tuple[Fact, ...]:
+    """Return when a GPU stopped working, and when it worked again: to three minutes, ``from`` and ``to`` say which."""
     ends = (("stopped_at", when.begin), ("worked_again_at", when.end))
     return tuple(
-        Fact(name=name, value=at, unit="time", series="GPUUtilization", node=node, device=gpu)
+        Fact(
+            name=name,
+            value=at,
+            unit="time",
+            series="GPUUtilization",
+            node=node,
+            device=gpu,
+            start=min(max(at - FINE_S, span[0]), at),
+            end=max(min(at + FINE_S, span[1]), at),
+        )
         for name, at in ends
         if at is not None
     )
