@@ -82,7 +82,7 @@ def _time_in_steps(context: Context) -> float:
         if node == named["node"] and process in {name, f"{node}-{name}"}:
             modes: dict[str, list[Event]] = {}
             for each in events:
-                if each.phase.startswith("Step:ModeKeys"):
+                if each.phase.startswith("Step:ModeKeys") and each.end <= named.get("to", math.inf) + 1e-3:
                     modes.setdefault(each.phase, []).append(each)
             for steps in modes.values():
                 total += sum(each.seconds for each in sorted(steps, key=lambda each: each.end)[LEFT_OUT:-1])
