@@ -9,6 +9,7 @@ from tests.claims.raw import Floats, Node
 
 NOTHING = 1.0
 BINS = 51
+TOLD_TO_S = 180.0
 
 
 def _at_work(context: Context, fact: Fact) -> Expected:
@@ -83,13 +84,19 @@ def _nodes_compared(context: Context, fact: Fact) -> Expected:
 def _stopped(context: Context, fact: Fact) -> Expected:
     """Return when a GPU was last at work before the longest time in which it did nothing."""
     series = context.node(fact).of("GPUUtilization")[fact["device"]]
-    begin, _ = _longest_silence(series.times, series.values)
-    return begin
+    return _within_three_minutes(fact, _longest_silence(series.times, series.values)[0])
 
 
 def _again(context: Context, fact: Fact) -> Expected:
     series = context.node(fact).of("GPUUtilization")[fact["device"]]
-    return _longest_silence(series.times, series.values)[1]
+    return _within_three_minutes(fact, _longest_silence(series.times, series.values)[1])
+
+
+def _within_three_minutes(fact: Fact, true: float) -> Expected:
+    """Return what a time may be that is told to three minutes: the truth lies between its ``from`` and ``to``."""
+    least, most = fact["from"], fact["to"]
+    holds = least <= true <= most and least <= fact["value"] <= most and most - least <= 2.0 * TOLD_TO_S
+    return float(fact["value"]) if holds else true
 
 
 def _longest_silence(times: Floats, values: Floats) -> tuple[float, float]:

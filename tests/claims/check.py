@@ -37,8 +37,13 @@ class Checked:
 
 def checked(name: str, folder: Path, report: dict[str, Any]) -> Checked:
     """Hold what ``report.json`` says of the job of a folder against its raw samples and events."""
+    return counted(name, _claims(folder, report))
+
+
+def counted(name: str, claims: Iterable[Untrue | Unknown | None]) -> Checked:
+    """Count what came of the claims about a job."""
     found = Checked(jobs=1)
-    for claim in _claims(folder, report):
+    for claim in claims:
         found.claims += 1
         if isinstance(claim, Untrue):
             found.untrue.append((name, claim))

@@ -84,15 +84,15 @@ RULES: dict[str, dict[str, Recompute]] = {
 
 def fact_claims(raw: Raw, finding: dict[str, Any], parameters: dict[str, Any]) -> Iterator[Untrue | Unknown | None]:
     """Yield, for each fact of a finding, what is untrue of it, that nobody knows, or None."""
-    context = Context(raw, finding, parameters)
-    known = {**_COMMON, **RULES.get(context.rule, {})}
+    whole = Context(raw, finding, parameters)
+    known = {**_COMMON, **RULES.get(whole.rule, {})}
     for fact in finding["facts"]:
-        where = f"{context.rule}/{finding['finding_kind']}"
+        where = f"{whole.rule}/{finding['finding_kind']}"
         yield from time_claims(raw.job, where, fact)
         yield from _place(raw, where, fact)
-        recompute = known.get(fact["name"])
+        context, recompute = whole, known.get(fact["name"])
         if fact["name"].startswith(UNJUDGED):
-            recompute = _UNJUDGED.get(fact["name"].removeprefix(UNJUDGED))
+            context, recompute = _unjudged(whole, fact)
         if recompute is None:
             yield Unknown(where, f"the fact {fact['name']}")
             continue
@@ -102,6 +102,21 @@ def fact_claims(raw: Raw, finding: dict[str, Any], parameters: dict[str, Any]) -
             yield Untrue(where, fact["name"], f"cannot be recomputed: {type(fault).__name__}: {fault}")
             continue
         yield None if _agrees(context, fact, expected) else Untrue(where, _shown(fact), _truth(expected))
+
+
+def _unjudged(context: Context, fact: Fact) -> tuple[Context, Recompute | None]:
+    """Return the facts of the node without a verdict, as a finding's, and what recomputes one of them."""
+    name = fact["name"].removeprefix(UNJUDGED)
+    own = [
+        {**each, "name": each["name"].removeprefix(UNJUDGED)}
+        for each in context.finding["facts"]
+        if each["name"].startswith(UNJUDGED)
+    ]
+    seen = {each["name"]: each for each in own}
+    of_rule = RULES.get(context.rule, {}).get(name)
+    # A node that waits says how long its stream was; one that was judged earlier says what was found then.
+    recompute = of_rule if of_rule and "from" in fact and "idle_since" in seen else _UNJUDGED.get(name, of_rule)
+    return Context(context.raw, {**context.finding, "facts": own}, context.parameters), recompute
 
 
 def _closest(context: Context, fact: Fact, recompute: Recompute) -> Expected:

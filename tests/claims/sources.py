@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import trainguard
-from tests.claims.check import Checked, checked
+from tests.claims.check import Checked, checked, counted
 from tests.claims.random_jobs import drawn, write_random_job
+from tests.claims.training import training_claims, write_random_run
 from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
 from tests.verdicts.labelled.description import Job
 from tests.verdicts.labelled.machines import price_table
@@ -22,6 +23,7 @@ from tests.verdicts.real_runs.recording import origins, read_recording
 
 GPU_RECORDINGS = Path(__file__).parent / "data" / "gpu_recordings.tar.xz"
 RANDOM_JOBS = 500
+TRAINING_RUNS = 80
 
 
 def report_of(folder: Path, **how: Any) -> dict[str, Any]:
@@ -67,6 +69,13 @@ def check_random(seed: int) -> Checked:
         return checked(f"random-{seed}", folder, report_of(folder))
 
 
+def check_training(seed: int) -> Checked:
+    """Check what is said of the training of a seed."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        folder = write_random_run(seed, Path(place))
+        return counted(folder.name, training_claims(folder, report_of(folder)))
+
+
 def labelled_jobs() -> list[Job]:
     """Return all labelled jobs, those of every interval at each of them."""
     return [*JOBS, *(again for job in JOBS for _, again in resampled(job))]
@@ -80,6 +89,7 @@ def sources(count: int = RANDOM_JOBS) -> dict[str, tuple[Callable[[Any], Checked
         "real": (check_real, list(origins())),
         "recordings": (check_recording, recordings()),
         "random": (check_random, list(range(count))),
+        "training": (check_training, list(range(TRAINING_RUNS))),
     }
 
 

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of, samples
-from tests.claims.raw import Event, Floats
+from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of
+from tests.claims.raw import Event, Floats, Node
+from tests.claims.weighted import weighted_mean
 
 LEFT_OUT = 100
 BIN = 0.011
@@ -26,7 +27,8 @@ def _series(context: Context) -> list[Event]:
         if node == named["node"] and process in {name, f"{node}-{name}"}:
             wanted = {mode, f"Step:ModeKeys.{mode}"}
             steps = [each for each in events if each.phase in wanted or each.name in wanted]
-            return sorted(steps, key=lambda each: each.end)[LEFT_OUT:-1]
+            done = [each for each in steps if each.end <= named.get("to", math.inf) + 1e-3]
+            return sorted(done, key=lambda each: each.end)[LEFT_OUT : -1 if len(done) == len(steps) else None]
     return []
 
 
@@ -80,7 +82,7 @@ def _time_in_steps(context: Context) -> float:
         if node == named["node"] and process in {name, f"{node}-{name}"}:
             modes: dict[str, list[Event]] = {}
             for each in events:
-                if each.phase.startswith("Step:ModeKeys"):
+                if each.phase.startswith("Step:ModeKeys") and each.end <= named.get("to", math.inf) + 1e-3:
                     modes.setdefault(each.phase, []).append(each)
             for steps in modes.values():
                 total += sum(each.seconds for each in sorted(steps, key=lambda each: each.end)[LEFT_OUT:-1])
@@ -150,7 +152,7 @@ def _overlap(steps: list[Event], events: list[Event]) -> float:
 def _least_busy(context: Context, fact: Fact) -> Expected:
     """Return the mean of the named GPU; NaN where another GPU in use is less busy."""
     node = context.node(fact)
-    means = {gpu: mean_of(samples(context, fact, gpus=[gpu])) for gpu in node.used_gpus or node.gpus}
+    means = {gpu: _busy(node, gpu, fact) for gpu in node.used_gpus or node.gpus}
     named = means.get(fact["device"], math.nan)
     return named if named <= min(means.values(), default=math.nan) + 0.1 else math.nan
 
@@ -244,7 +246,12 @@ def _waiting(context: Context, fact: Fact) -> Expected:
 
 def _mean_of_used(context: Context, fact: Fact) -> Expected:
     node = context.node(fact)
-    return mean_of(np.array([mean_of(samples(context, fact, gpus=[gpu])) for gpu in node.used_gpus]))
+    return mean_of(np.array([_busy(node, gpu, fact) for gpu in node.used_gpus]))
+
+
+def _busy(node: Node, gpu: str, fact: Fact) -> float:
+    """Return how busy a GPU was in the share of a fact's time, which ends steps of time: samples are cut there."""
+    return weighted_mean(node.of("GPUUtilization")[gpu], fact["from"], fact["to"], node.interval_s)
 
 
 def _workers(context: Context, fact: Fact) -> Expected:

@@ -8,7 +8,16 @@ import pytest
 
 from tests.claims.check import Checked, checked, table
 from tests.claims.random_jobs import drawn, write_random_job
-from tests.claims.sources import RANDOM_JOBS, check_random, check_real, over_all_cores, report_of, sources
+from tests.claims.sources import (
+    RANDOM_JOBS,
+    check_random,
+    check_real,
+    check_training,
+    over_all_cores,
+    report_of,
+    sources,
+)
+from tests.claims.training import training_claims, write_random_run
 
 A_FEW = (3, 8, 11, 13, 23)
 """Random jobs of a few minutes: with findings, with steps, of several nodes, with gaps."""
@@ -30,8 +39,25 @@ def test_what_is_said_of_a_real_run_is_true() -> None:
     assert not found.unknown, table(found)
 
 
+@pytest.mark.parametrize("seed", [1, 3, 4, 5])
+def test_what_is_said_of_a_training_is_true(seed: int) -> None:
+    found = check_training(seed)
+    assert found.claims > 5
+    assert not found.untrue, table(found)
+    assert not found.unknown, table(found)
+
+
+@pytest.mark.parametrize(("name", "more"), [("loss_first", 0.01), ("loss_last_step", 1), ("change", 0.01)])
+def test_a_wrong_fact_of_a_training_is_found(tmp_path: Path, name: str, more: float) -> None:
+    folder = write_random_run(1, tmp_path)
+    report = report_of(folder)
+    fact = next(each for each in report["findings"][0]["facts"] if each["name"] == name)
+    fact["value"] += more
+    assert any(name in str(claim) for claim in training_claims(folder, report) if claim is not None)
+
+
 @pytest.mark.verdicts
-@pytest.mark.parametrize("source", ["real", "recordings", "random"])
+@pytest.mark.parametrize("source", ["real", "recordings", "random", "training"])
 def test_what_is_said_of_jobs_is_true(source: str) -> None:
     check, jobs = sources(RANDOM_JOBS)[source]
     found = Checked()

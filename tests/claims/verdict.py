@@ -149,6 +149,7 @@ def _sayable(job: RawJob, report: dict[str, Any], gpus: int) -> Sayable:
         for episode in finding["episodes"]:
             sayable.times += [epoch(at) for at in (episode["start"], episode["end"]) if at is not None]
             sayable.names |= {*episode["nodes"], *episode["gpus"]}
+            sayable.counts.append(float(len(episode["gpus"])))
         counts = (finding["nodes"], finding["nodes_affected"], finding["earlier_episodes"] + len(finding["episodes"]))
         sayable.counts += [float(count) for count in counts]
     verdict = report["verdict"]

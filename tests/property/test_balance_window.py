@@ -242,13 +242,13 @@ def test_given_points_in_parts_when_added_then_blocks_hold_the_newest_hour_and_f
         Block(
             number,
             (~np.isnan(each)).sum(axis=0).tolist(),
-            np.nansum(each, axis=0).astype(int).tolist(),
+            (10 * np.nansum(each, axis=0)).astype(int).tolist(),
             int(np.nansum(each**2)),
         )
         for number, each in blocks.items()
     ]
     assert untimed(window.fine) == [
-        Block(number, (~np.isnan(each)).sum(axis=0).tolist(), np.nansum(each, axis=0).astype(int).tolist(), 0)
+        Block(number, (~np.isnan(each)).sum(axis=0).tolist(), (10 * np.nansum(each, axis=0)).astype(int).tolist(), 0)
         for number, each in fine.items()
     ]
     whole = np.concatenate(list(blocks.values()))
@@ -261,9 +261,9 @@ def test_given_a_gpu_that_appears_late_when_points_are_added_then_it_has_none_be
     window.add(np.array([0.0, 600.0]), np.array([[50.0], [50.0]]))
     window.add(np.array([610.0, 1_200.0]), np.array([[50.0, 20.0], [50.0, 30.0]]))
     assert untimed(window.blocks) == [
-        Block(0, [1], [50], 2_500),
-        Block(1, [2, 1], [100, 20], 5_400),
-        Block(2, [1, 1], [50, 30], 3_400),
+        Block(0, [1], [500], 2_500),
+        Block(1, [2, 1], [1_000, 200], 5_400),
+        Block(2, [1, 1], [500, 300], 3_400),
     ]
     assert window.variance == pytest.approx(50.0 / 6.0)
     assert window.gaps(30.0).points.tolist() == [4.0, 2.0]
@@ -313,8 +313,8 @@ def test_given_fine_means_when_what_was_lost_is_asked_for_then_it_is_that_since_
 
 
 def test_given_a_gpu_without_points_when_a_node_is_taken_together_then_it_is_not_counted() -> None:
-    node = BalanceWindow([Block(7, [30, 0], [2_700, 0], 243_000)])
-    gaps = gaps_across([node, BalanceWindow([Block(7, [30], [1_200], 48_000)])], 60.0)
+    node = BalanceWindow([Block(7, [30, 0], [27_000, 0], 243_000)])
+    gaps = gaps_across([node, BalanceWindow([Block(7, [30], [12_000], 48_000)])], 60.0)
     assert (gaps.points.tolist(), gaps.means.tolist()) == ([30.0, 30.0], [90.0, 40.0])
     assert node.variance == 0.0
 

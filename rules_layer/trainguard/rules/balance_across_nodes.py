@@ -156,7 +156,7 @@ def _load(view: NodeView, facts: NodeFacts) -> _Load:
     counts = np.zeros(view.gpu_histogram.shape[1], dtype=np.int64)
     use = facts.used_between(view.watermark_s - view.idle_run_s, view.watermark_s)
     means = np.zeros(len(view.gpu_names)) if use is None else np.nan_to_num(use.means)
-    np.add.at(counts, np.minimum(means.astype(np.int64), counts.size - 1), points)
+    np.add.at(counts, np.minimum(np.rint(means).astype(np.int64), counts.size - 1), points)
     return _Load(view, counts, points, window)
 
 

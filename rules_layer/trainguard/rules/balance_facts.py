@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainguard.finding import Fact
-from trainguard.rules.balance_times import Stretch
+from trainguard.rules.balance_times import FINE_S, Stretch
 from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
 
@@ -15,8 +15,8 @@ def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
     """Return how busy the side that stays behind and the busiest are over the window, at work and over all samples."""
     high, (start, end) = gaps.busiest, gaps.span
     facts = [
-        _use("mean_utilization_at_work", float(gaps.means[low]), sides[low], (start, end)),
-        _use("busiest_utilization_at_work", float(gaps.means[high]), sides[high], (start, end)),
+        _use("mean_utilization_at_work", float(gaps.means[low]), sides[low], gaps.spans[low]),
+        _use("busiest_utilization_at_work", float(gaps.means[high]), sides[high], gaps.spans[high]),
         Fact(
             name="gap_at_work",
             value=float(gaps.means[high] - gaps.means[low]),
@@ -29,9 +29,8 @@ def gap_facts(gaps: Gaps, sides: Sequence[Side], low: int) -> tuple[Fact, ...]:
     ]
     whole = gaps.overall
     if whole is not None and max(low, high) < whole.means.size:
-        span = whole.start, whole.end
-        facts.append(_use("mean_utilization", float(whole.means[low]), sides[low], span))
-        facts.append(_use("busiest_utilization", float(whole.means[high]), sides[high], span))
+        facts.append(_use("mean_utilization", float(whole.means[low]), sides[low], whole.spans[low]))
+        facts.append(_use("busiest_utilization", float(whole.means[high]), sides[high], whole.spans[high]))
     return tuple(facts)
 
 
@@ -61,11 +60,20 @@ def compared_facts(
     )
 
 
-def stopped_facts(node: str, gpu: str, when: Stretch) -> tuple[Fact, ...]:
-    """Return when a GPU stopped working, and when it worked again."""
+def stopped_facts(node: str, gpu: str, when: Stretch, span: tuple[float, float]) -> tuple[Fact, ...]:
+    """Return when a GPU stopped working, and when it worked again: to three minutes, ``from`` and ``to`` say which."""
     ends = (("stopped_at", when.begin), ("worked_again_at", when.end))
     return tuple(
-        Fact(name=name, value=at, unit="time", series="GPUUtilization", node=node, device=gpu)
+        Fact(
+            name=name,
+            value=at,
+            unit="time",
+            series="GPUUtilization",
+            node=node,
+            device=gpu,
+            start=min(max(at - FINE_S, span[0]), at),
+            end=max(min(at + FINE_S, span[1]), at),
+        )
         for name, at in ends
         if at is not None
     )

@@ -93,8 +93,8 @@ def _without_verdict(sheet: FactSheet, kind: LoadBalancingKind) -> str:
 
 def _stopped(sheet: FactSheet) -> str:
     side, again = sheet["mean_utilization_at_work"], sheet.get("worked_again_at")
-    goes_on = "" if again is None else f", and worked again from {_clock(float(again.value))} on"
-    return f"{_side(side)} stopped working at {_clock(sheet.number('stopped_at'))}{goes_on}. "
+    goes_on = "" if again is None else f", and worked again from about {_clock(float(again.value))} on"
+    return f"{_side(side)} stopped working at about {_clock(sheet.number('stopped_at'))}{goes_on}. "
 
 
 def _gap(sheet: FactSheet) -> str:
@@ -147,8 +147,8 @@ def _advice(sheet: FactSheet) -> str:
 def _advice_on_stopped(sheet: FactSheet) -> str:
     side = _side(sheet["mean_utilization_at_work"])
     return (
-        f"Find out why {side} stopped at {_clock(sheet.number('stopped_at'))}: look at its process's log, and at the "
-        "GPU (Xid errors in dmesg, nvidia-smi -q). What the others computed without it may be worth nothing."
+        f"Find out why {side} stopped at about {_clock(sheet.number('stopped_at'))}: look at its process's log, and at "
+        "the GPU (Xid errors in dmesg, nvidia-smi -q). What the others computed without it may be worth nothing."
     )
 
 

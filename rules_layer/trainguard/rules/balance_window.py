@@ -27,13 +27,16 @@ STEADY = 2.0 / 3.0
 CEASED_BLOCKS = 2
 """So many blocks in a row without it: a gap has ceased."""
 
+TENTHS = 10
+
 SURE = 4.0
 """The gap must be so many times its standard error."""
 
 
 class Block(msgspec.Struct, array_like=True):
-    """A stretch of a node: its number since the epoch, points and sum (percent) of each GPU, all squares' sum.
+    """A stretch of a node: its number since the epoch, points and sum of each GPU, all squares' sum (percent squared).
 
+    Sums are in tenths of a percent, rounded once a portion of samples: whole percents would be off at sparse samples.
     ``first`` and ``last`` are the times of its first and last point, epoch seconds.
     """
 
@@ -64,6 +67,10 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     counted_to: float | None = None
     every: list[Block] = msgspec.field(default_factory=list)
     began: float | None = None
+
+    def start_anew(self) -> None:
+        """Forget the samples after a start-up that was not over yet."""
+        self.every = []
 
     def add_all(self, times: FloatArray, utilization: FloatArray) -> None:
         """Add samples whether they are kept or not: float64[T], float64[T, G].
@@ -99,7 +106,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         points, sums = _table(self.blocks, gpus)
         fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))
         gaps = Gaps.of([each.number for each in self.blocks], points, sums, (self.variance, interval_s), fine)
-        return replace(gaps, span=_span(self.blocks), overall=self.overall)
+        return replace(gaps, spans=(_span(self.blocks),) * gpus, overall=self.overall)
 
     @property
     def _gpus(self) -> int:
@@ -111,7 +118,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         points, within = sum(sum(each.points) for each in self.blocks), float(sum(each.squares for each in self.blocks))
         for gpu in range(self._gpus):
             columns = [each for each in self.blocks if gpu < len(each.points)]
-            number, total = sum(each.points[gpu] for each in columns), sum(each.sums[gpu] for each in columns)
+            number, total = sum(each.points[gpu] for each in columns), sum(each.sums[gpu] for each in columns) / TENTHS
             within -= total**2 / number if number else 0.0
         return max(within, 0.0) / points if points else 0.0
 
@@ -140,8 +147,8 @@ def gaps_across(windows: Sequence[BalanceWindow], interval_s: float) -> "Gaps":
     variance = max((window.variance for window in windows), default=0.0)
     gaps = Gaps.of(numbers, points, sums, (variance, interval_s), fine)
     overall = Overall.of([window.every for window in windows], numbers[0], numbers[-1]) if numbers else None
-    every = [block for window in windows for block in window.blocks if block.number in numbers]
-    return replace(gaps, span=_span(every), overall=overall)
+    held = [[block for block in window.blocks if block.number in numbers] for window in windows]
+    return replace(gaps, spans=tuple(map(_span, held)), overall=overall)
 
 
 def _pooled(windows: Sequence[Sequence[Block]], newest: int) -> tuple[list[int], FloatArray, FloatArray]:
@@ -155,7 +162,7 @@ def _pooled(windows: Sequence[Sequence[Block]], newest: int) -> tuple[list[int],
     table = np.array([[node.get(number, (0, 0, 0)) for node in nodes] for number in numbers], dtype=np.float64)
     table = table.reshape(len(numbers), len(nodes), 3)
     gpus = np.maximum(table[:, :, 2], 1.0)
-    return numbers, table[:, :, 0] / gpus, table[:, :, 1] / gpus
+    return numbers, table[:, :, 0] / gpus, table[:, :, 1] / (TENTHS * gpus)
 
 
 def _with_points(
@@ -171,7 +178,7 @@ def _with_points(
         block = next(each for each in reversed(blocks) if each.number <= number)
         block.last = max(block.last, float(times[numbers == number].max()))
         block.points = _added(block.points, np.count_nonzero(~np.isnan(values), axis=0).astype(np.int64))
-        block.sums = _added(block.sums, np.rint(np.nansum(values, axis=0)).astype(np.int64))
+        block.sums = _added(block.sums, np.rint(TENTHS * np.nansum(values, axis=0)).astype(np.int64))
         block.squares += round(float(np.nansum(values**2))) if squares else 0
     return [each for each in blocks if not most or each.number > blocks[-1].number - most]
 
@@ -182,21 +189,20 @@ def _span(blocks: Sequence[Block]) -> tuple[float, float]:
 
 
 def _table(blocks: Sequence[Block], gpus: int) -> tuple[FloatArray, FloatArray]:
-    """Return points and sums of each GPU, float64[B, G]."""
+    """Return points and sums, percent, of each GPU, float64[B, G]."""
     columns = [
         np.array([_added(getattr(each, name), np.zeros(gpus, dtype=np.int64)) for each in blocks], dtype=np.float64)
         for name in ("points", "sums")
     ]
     points, sums = (column.reshape(len(blocks), gpus) for column in columns)
-    return points, sums
+    return points, sums / TENTHS
 
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """Means of N sides over all samples from ``start`` to ``end``, epoch seconds: float64[N], percent, NaN without."""
+    """Means of N sides over all samples, float64[N], percent, NaN without; ``spans`` are of each, epoch seconds."""
 
-    start: float
-    end: float
+    spans: tuple[tuple[float, float], ...]
     means: FloatArray
 
     @classmethod
@@ -216,8 +222,9 @@ class Overall:
         gpus = max(len(each.points) for blocks in chosen for each in blocks)
         tables = [[column.sum(axis=0) for column in _table(blocks, gpus)] for blocks in chosen]
         points, sums = (np.stack(columns) for columns in zip(*tables, strict=True))
-        means = _over(sums[0], points[0]) if len(sides) == 1 else _over(sums.sum(axis=1), points.sum(axis=1))
-        return cls(*_span([each for blocks in chosen for each in blocks]), means)
+        if len(sides) == 1:
+            return cls((_span(chosen[0]),) * gpus, _over(sums[0], points[0]))
+        return cls(tuple(map(_span, chosen)), _over(sums.sum(axis=1), points.sum(axis=1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +258,8 @@ class Gaps:
         Means by three minutes.
     variance : float
         Variance of one side's points, percent squared.
-    span : (float, float)
-        When the first and the last point of the window were taken, epoch seconds.
+    spans : tuple of (float, float)
+        When the first and the last point of each side in the window were taken, epoch seconds.
     overall : Overall or None
         The means over all samples of that time, pauses included.
     """
@@ -270,7 +277,7 @@ class Gaps:
     by_block: FloatArray
     fine: FineMeans
     variance: float
-    span: tuple[float, float] = (0.0, 0.0)
+    spans: tuple[tuple[float, float], ...] = ()
     overall: Overall | None = None
 
     @classmethod
@@ -312,6 +319,12 @@ class Gaps:
         stretch = fine.stretch(worst, [busiest], WIDE_GAP / 2.0, variance)
         since = BLOCK_S * numbers[first] if stretch is None or stretch.begin is None else stretch.begin
         return cls(total, means, judged, apart, steady, busiest, since, first == 0, full, *blocks)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """When the first and the last point of the window were taken, epoch seconds."""
+        known = [span for span, points in zip(self.spans, self.points.tolist(), strict=False) if points]
+        return min((start for start, _ in known), default=0.0), max((end for _, end in known), default=0.0)
 
     def over_since(self, low: int, other: int | None = None) -> float | None:
         """Return when a side ceased to stay behind another, or all others together, epoch seconds; None if it does.

@@ -64,6 +64,8 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
     def observe(self, state: BalanceWindow, minute: NodeMinute, parameters: LoadBalancingParameters) -> None:
         """Add the kept points to the window."""
         view, snapshots = minute.view, minute.snapshots
+        if minute.started_anew:
+            state.start_anew()
         if len(snapshots) and snapshots.gpu_utilization.size and minute.started.any():
             state.add_all(snapshots.times[minute.started], snapshots.gpu_utilization[minute.started])
         if minute.fresh:
@@ -111,7 +113,8 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
             affected = float(compared.unlike[row, column]) if fired else None
         when = silence(view, gaps, worst, state.since) if outcome.status is Status.FIRED and by_gap else None
         if when is not None:
-            facts = (*gap_facts(gaps, sides, worst), *stopped_facts(view.node, view.gpu_names[worst], when))
+            stopped = stopped_facts(view.node, view.gpu_names[worst], when, gaps.spans[worst])
+            facts = (*gap_facts(gaps, sides, worst), *stopped)
             outcome = replace(by_gap_of(gaps, sides), status=Status.FIRED, kind=LoadBalancingKind.STOPPED, facts=facts)
         fired = outcome.status is Status.FIRED
         return outcome.result(

@@ -40,7 +40,7 @@ def test_given_a_gap_of_an_hour_when_it_is_over_then_onset_end_and_loss_are_thos
 def test_given_a_gpu_that_works_and_then_stops_when_it_fires_then_it_says_when_and_names_the_log() -> None:
     said = judge(beside((61.0, 97.0), (80.0, 0.0)), closed=False).last
 
-    assert said.reason.startswith("gpu1 of algo-1 stopped working at ")
+    assert said.reason.startswith("gpu1 of algo-1 stopped working at about ")
     assert "dmesg" in (said.advice or "")
     assert "evenly" not in (said.advice or "")
 

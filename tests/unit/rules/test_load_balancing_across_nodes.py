@@ -185,7 +185,7 @@ def test_given_one_slow_node_when_it_fires_then_its_gpus_are_named_with_it() -> 
 
 
 def ten_minutes(number: int, mean: float) -> Block:
-    return Block(number, [600], [round(600 * mean)])
+    return Block(number, [600], [round(6_000 * mean)])
 
 
 def test_given_a_gap_that_has_ceased_when_the_window_is_asked_then_it_says_since_when() -> None:

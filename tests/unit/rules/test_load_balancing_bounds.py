@@ -232,13 +232,13 @@ def test_given_a_gpu_that_was_silent_for_a_while_when_told_then_its_end_is_told_
     said = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
     assert said.kind == LoadBalancingKind.STOPPED
     assert said.reason == (
-        "gpu1 of algo-1 stopped working at 2027-01-15 08:21 UTC, and worked again from 2027-01-15 08:57 UTC on. From "
-        "2027-01-15 08:20 to 09:14 UTC gpu1 of algo-1 was at 31.1 % on average, gpu0 at 90 %, 58.9 percentage points "
-        "behind the busiest (threshold 20)."
+        "gpu1 of algo-1 stopped working at about 2027-01-15 08:21 UTC, and worked again from about 2027-01-15 08:57 "
+        "UTC on. From 2027-01-15 08:20 to 09:14 UTC gpu1 of algo-1 was at 31.1 % on average, gpu0 at 90 %, 58.9 "
+        "percentage points behind the busiest (threshold 20)."
     )
     assert said.threshold == 20.0
     assert said.measured == pytest.approx(90.0 * 36 / 55)
-    assert "why gpu1 of algo-1 stopped at 2027-01-15 08:21 UTC" in (said.advice or "")
+    assert "why gpu1 of algo-1 stopped at about 2027-01-15 08:21 UTC" in (said.advice or "")
     assert said.clause == "gpu1 of algo-1 stopped working"
 
 

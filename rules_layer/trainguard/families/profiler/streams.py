@@ -226,7 +226,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
-            use=GpuTime() if system is None or framework is None else system.state.use.finished(system.interval_s),
+            use=GpuTime() if system is None else system.state.use.finished(system.interval_s),
         )
         return facts, failed
 

@@ -73,9 +73,10 @@ def _risen(sheet: FactSheet) -> str:
     elif sheet.kind == DivergedKind.EXPLODED:
         first, at = sheet.number("loss_at_first_step"), sheet["loss_first_step"].value
         began = f"{_name(sheet)} was {first:.6g} at step {at}"
-    last = sheet["loss_last"]
+    last, values = sheet["loss_last"], sheet.get("loss_first_values")
+    least = "it was never below" if values is None else f"no mean of its groups of {values.value:,} values was below"
     return (
-        f"{began}; after step {sheet['risen_after_step'].value} it was never below "
+        f"{began}; after step {sheet['risen_after_step'].value} {least} "
         f"{sheet.number('loss_least_since'):.6g}, with a mean of {float(last.value):.6g}, above the threshold "
         f"{last.threshold:.6g}"
     )

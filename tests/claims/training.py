@@ -1,0 +1,217 @@
+"""Recomputes the facts of rules over a training's losses from the logged values, and draws runs to check them on."""
+
+import csv
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.claims.claim import Unknown, Untrue
+from tests.claims.raw import Flags, Floats
+from tests.claims.sentences import Sayable, text_claims
+
+LOG = "metrics.csv"
+QUARTERS = (0.15, 0.32)
+"""A last quarter is of whole groups of values: it may be so much of the run."""
+
+KINDS = ("falls", "flat", "rises", "blows up", "breaks", "breaks for a while", "never finite", "steps back")
+CLOSE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A logged loss: ``steps`` and ``losses``, float64[N] each, in order."""
+
+    steps: Floats
+    losses: Floats
+
+    @property
+    def finite(self) -> Flags:
+        """Which values are numbers."""
+        return np.isfinite(self.losses)
+
+    def between(self, first: float, last: float) -> Floats:
+        """Return the finite losses of steps from ``first`` to ``last``, both included."""
+        return self.losses[self.finite & (self.steps >= first) & (self.steps <= last)]
+
+    def group(self, last: float, values: int) -> Floats:
+        """Return so many of the finite losses up to a step."""
+        return self.between(-math.inf, last)[-values:]
+
+
+@dataclass(frozen=True)
+class Told:
+    """The facts of a finding by name, and the run that it is of."""
+
+    run: Run
+    facts: dict[str, Any]
+
+    def value(self, name: str, default: float = math.nan) -> float:
+        """Return the value of a fact."""
+        return float(self.facts[name]["value"]) if name in self.facts else default
+
+
+Truth = tuple[float, float]
+Recompute = Callable[[Told], Truth]
+
+
+def _one(value: float) -> Truth:
+    return value, value
+
+
+def _near(value: float) -> Truth:
+    within = CLOSE * max(abs(value), CLOSE)
+    return value - within, value + within
+
+
+def _step(told: Told) -> Truth:
+    return float(told.run.steps[0]), float(told.run.steps[-1])
+
+
+def _first(told: Told) -> Truth:
+    begins = told.value("loss_first_step")
+    return _near(float(told.run.between(begins, told.value("loss_first_until", begins)).mean()))
+
+
+def _first_values(told: Told) -> Truth:
+    return _one(float(told.run.between(told.value("loss_first_step"), told.value("loss_first_until")).size))
+
+
+def _first_step(told: Told) -> Truth:
+    return _one(float(told.run.steps[told.run.finite][0]))
+
+
+def _at_first_step(told: Told) -> Truth:
+    return _near(float(told.run.losses[told.run.finite][0]))
+
+
+def _lowest(told: Told) -> Truth:
+    """Return the mean of the group of values that ends at the step of the lowest one."""
+    values = int(told.value("loss_first_values", 1.0))
+    return _near(float(told.run.group(told.value("loss_lowest_step"), values).mean()))
+
+
+def _lowest_step(told: Told) -> Truth:
+    """Return the step itself where no other group of as many values is lower, NaN where one is."""
+    values, step = int(told.value("loss_first_values", 1.0)), told.value("loss_lowest_step")
+    finite = told.run.losses[told.run.finite]
+    groups = finite[: finite.size // values * values].reshape(-1, values).mean(axis=1)
+    return _one(step if told.run.group(step, values).mean() <= groups.min() + CLOSE else math.nan)
+
+
+def _groups_since(told: Told) -> Floats:
+    """Return the means of the groups of values after a rise; the newest may have fewer."""
+    values, since = int(told.value("loss_first_values", 1.0)), told.value("risen_after_step")
+    rest = told.run.between(since + 1.0, math.inf)
+    return np.array([float(rest[begin : begin + values].mean()) for begin in range(0, rest.size, values)])
+
+
+def _least_since(told: Told) -> Truth:
+    return _near(float(_groups_since(told).min()))
+
+
+def _last(told: Told) -> Truth:
+    """Return from the lowest to the highest mean of what may be the last quarter; of a rise, of the groups since."""
+    if "risen_after_step" in told.facts:
+        plain = float(told.run.between(told.value("risen_after_step") + 1.0, math.inf).mean())
+        means = [float(_groups_since(told).mean()), plain]
+        return min(means) - CLOSE * abs(plain), max(means) + CLOSE * abs(plain)
+    finite, values = told.run.losses[told.run.finite], int(told.value("loss_first_values", 1.0))
+    groups = np.array([float(finite[begin : begin + values].mean()) for begin in range(0, finite.size, values)])
+    lengths = range(max(int(QUARTERS[0] * groups.size), 1), math.ceil(QUARTERS[1] * groups.size) + 1)
+    means = [float(groups[-length:].mean()) for length in lengths]
+    return min(means) - CLOSE, max(means) + CLOSE
+
+
+def _change(told: Told) -> Truth:
+    first = told.value("loss_first")
+    return _near((told.value("loss_last") - first) / abs(first))
+
+
+def _bad(told: Told) -> Floats:
+    """Return the steps without a number: all of them, or those up to the last one that a finding names."""
+    steps = told.run.steps[~told.run.finite]
+    return steps[steps <= told.value("last_bad_step", math.inf)]
+
+
+FACTS: dict[str, Recompute] = {
+    "step": _step,
+    "loss_first": _first,
+    "loss_first_step": _first_step,
+    "loss_first_values": _first_values,
+    "loss_first_until": lambda told: _one(float(told.run.steps[int(told.value("loss_first_values")) - 1])),
+    "loss_at_first_step": _at_first_step,
+    "loss_lowest": _lowest,
+    "loss_lowest_step": _lowest_step,
+    "loss_least_since": _least_since,
+    "risen_after_step": _step,
+    "loss_last": _last,
+    "loss_last_step": lambda told: _one(float(told.run.steps[told.run.finite][-1])),
+    "change": _change,
+    "rises": lambda told: _one(float(_last(told)[1] > told.value("loss_first"))),
+    "values_not_finite": lambda told: _one(float(_bad(told).size)),
+    "first_bad_step": lambda told: _one(float(_bad(told)[0])),
+    "last_bad_step": lambda told: _one(float(_bad(told)[-1])),
+    "values_recorded": lambda told: _one(float(told.run.steps.size)),
+    "values": lambda told: _one(float(told.run.steps.size)),
+    "entries_not_finite": lambda told: _one(float(bool((~told.run.finite).any()))),
+    "untimed_steps": lambda told: _one(float((told.run.steps <= told.value("step")).sum())),
+}
+
+
+def read_run(folder: Path) -> Run:
+    """Return the loss that a folder's log has."""
+    rows = list(csv.DictReader((folder / LOG).open(encoding="utf-8")))
+    return Run(np.array([float(row["step"]) for row in rows]), np.array([float(row["loss"]) for row in rows]))
+
+
+def training_claims(folder: Path, report: dict[str, Any]) -> Iterator[Untrue | Unknown | None]:
+    """Yield, for each fact and each number in a sentence of a training's findings, what is untrue, or None."""
+    run = read_run(folder)
+    for finding in report["findings"]:
+        where = f"{finding['rule']}/{finding['finding_kind']}"
+        told, sayable = Told(run, {fact["name"]: fact for fact in finding["facts"]}), Sayable()
+        for fact in finding["facts"]:
+            sayable.add_fact(fact)
+            if fact["name"] == "change":  # said as "fell by", or "rose by"
+                sayable.percents.append(100.0 * abs(fact["value"]))
+            yield _fact_claim(told, where, fact)
+        yield from text_claims(f"{where}, reason", finding["reason"], sayable)
+
+
+def _fact_claim(told: Told, where: str, fact: dict[str, Any]) -> Untrue | Unknown | None:
+    name, value = fact["name"], fact["value"]
+    if name == "mode":
+        return None if value == "TRAIN" else Untrue(where, f"mode = {value}", "the log has the mode TRAIN alone")
+    if name not in FACTS:
+        return Unknown(where, f"the fact {name}")
+    least, most = FACTS[name](told)
+    return None if least <= float(value) <= most else Untrue(where, f"{name} = {value}", f"it is {least} to {most}")
+
+
+def write_random_run(seed: int, root: Path) -> Path:
+    """Write the log of the run of a seed; return its folder."""
+    rng = np.random.default_rng([seed, 9])
+    count, start = int(rng.integers(80, 1_500)), float(rng.uniform(0.5, 8.0))
+    kind, at = KINDS[seed % len(KINDS)], np.linspace(0.0, 1.0, count)
+    noise = float(rng.choice([0.0, 0.01, 0.05])) * start * rng.standard_normal(count)
+    losses = start * (0.2 + 0.8 * np.exp(-5.0 * at)) + noise
+    since = at > rng.uniform(0.3, 0.7)
+    if kind in {"flat", "rises"}:
+        losses = start + noise + (0.3 * start * at if kind == "rises" else 0.0)
+    elif kind in {"blows up", "steps back"}:
+        losses[since] += start * (float(rng.uniform(5.0, 30.0)) if kind == "blows up" else 1.5)
+    elif kind.startswith("breaks"):
+        until = since & (at < 0.8) if kind.endswith("while") else since
+        losses[until] = rng.choice([math.nan, math.inf])
+    elif kind == "never finite":
+        losses[:] = math.nan
+    folder = root / f"training-{seed}"
+    folder.mkdir(parents=True)
+    every = int(rng.choice([1, 1, 10, 50]))
+    rows = "".join(f"{every * place},{loss!r}\n" for place, loss in enumerate(losses.tolist()))
+    (folder / LOG).write_text(f"step,loss\n{rows}")
+    return folder
