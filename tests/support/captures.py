@@ -125,7 +125,7 @@ class Live:
             watch()
 
     def minute(self) -> None:
-        now = self.net.now + MINUTE_S
+        now = self.net.now + MINUTE_S / 2.0
         self.net.run_until(now, batch_s=2.0)
         self.world.objects.now = now
         self.net.tick()
@@ -135,7 +135,7 @@ class Live:
         except (Crash, PortUnavailableError):
             self.net.crashes += 1
         self.net.take_tasks()
-        self.net.run_until(now + 30.0, batch_s=2.0)
+        self.net.run_until(now + MINUTE_S / 2.0, batch_s=2.0)
 
     @property
     def record(self) -> NodeRecord:
