@@ -225,8 +225,8 @@ def test_given_losses_and_scores_whose_target_moves_when_they_get_worse_then_not
          "mean of 6.83333, above the threshold 5")),
         ([1.0, *[3.0e6] * 39, *[2.0e6] * 24],
          (
-                "loss was 1 at step 10; after step 157 no mean of its groups of 2 values was below 2e+06, with a mean of "
-                "2e+06, above the threshold 100"
+                "loss was 1 at step 10; after step 157 no mean of its groups of 2 values was below 2e+06, with a mean "
+                "of 2e+06, above the threshold 100"
             )),
     ],
 )  # fmt: skip
