@@ -109,7 +109,8 @@ class GpuLevels(msgspec.Struct, array_like=True):
         total, weight = busy[:, chosen].sum(axis=1), sampled[:, chosen].sum(axis=1)
         if chosen.size and chosen[0] < self.steps <= chosen[-1] + 1:
             total = np.clip(total + self.carried, 0, FULL * weight)
-        return np.divide(100.0 / FULL * total, weight, out=np.full(self.gpus, np.nan), where=weight > 0)
+        means: FloatArray = np.divide(100.0 / FULL * total, weight, out=np.full(self.gpus, np.nan), where=weight > 0)
+        return means
 
     @property
     def _levels(self) -> IntArray:
@@ -141,7 +142,8 @@ class GpuLevels(msgspec.Struct, array_like=True):
         part[(busy <= 0) | (busy >= FULL * sampled)] = 0
         levels = np.clip((2 * (busy + part) + sampled) // np.maximum(2 * sampled, 1), 0, FULL)
         self.carried = (carried + busy - levels * sampled).tolist()
-        return np.where(sampled > 0, levels, _NONE).tolist()
+        rounded: list[int] = np.where(sampled > 0, levels, _NONE).tolist()
+        return rounded
 
     def _take_in(self, levels: IntArray, sampled: IntArray) -> None:
         """Add the last closed step, with what is carried, to the newest: both are of one pair."""

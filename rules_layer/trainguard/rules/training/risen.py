@@ -81,7 +81,7 @@ def rise(run: RunSeries, limits: Limits, fewest: int) -> Risen | None:
         level("loss_least_since", name, min(tail)),
         step("risen_after_step", loss.steps[-count - 1]),
         Fact(
-            name="loss_last", value=mean_of(loss.means, TAIL, end=True), series=name, threshold=threshold,
+            name="loss_last", value=fmean(tail), series=name, threshold=threshold,
             start=loss.begin_of(len(loss.means) - count), end=float(loss.times[-1]) or None,
         ),
     )  # fmt: skip
