@@ -120,11 +120,12 @@ def _played(ending: Ending, hours: int) -> tuple[Network, int]:
             else:
                 network.announce(upload, at)
         network.run_until(until, batch_s=0.0)
-        if until <= START + LAST_S:
-            told = stalls(network)
-        elif not ending.outside:
+        runs = until <= START + LAST_S
+        if not (runs or ending.outside):
             network.world.training_jobs.set(replace(described, status=JobStatus.COMPLETED, ended_at=START + LAST_S))
         network.tick()
+        if runs:
+            told = stalls(network)
     return network, told
 
 

@@ -98,12 +98,22 @@ def test_given_the_severities_when_read_then_each_begins_at_its_score() -> None:
 
 
 def test_given_the_symptoms_when_read_then_their_causes_are_the_codes() -> None:
-    rows = {symptom: set(re.split(r", ", causes)) for symptom, causes in table("verdicts.md", "symptom")}
-    assert rows == {
-        rule: {other for other, each in SPECS.items() if spec.symptom in each.explains}
+    rows = {_rule(symptom): set(map(_rule, causes.split(", "))) for symptom, causes in table("verdicts.md", "symptom")}
+    looks = {rule: {spec.symptom, *spec.looks.values()} - {None} for rule, spec in SPECS.items()}
+    explained = {
+        rule: {*spec.explains, *(each for named in spec.explains_as.values() for each in named)}
         for rule, spec in SPECS.items()
-        if spec.symptom is not None
     }
+    assert rows == {
+        rule: {other for other, named in explained.items() if named & seen and other != rule}
+        for rule, seen in looks.items()
+        if seen
+    }
+
+
+def _rule(text: str) -> str:
+    """Return a rule without the kind of finding, which stands in brackets."""
+    return text.partition(" (")[0]
 
 
 def test_given_the_pages_when_links_are_followed_then_each_leads_to_a_file() -> None:

@@ -34,9 +34,14 @@ def shares_of(facts: Sequence[Fact]) -> dict[Bucket, float]:
 
 
 def lost_share_of(facts: Sequence[Fact]) -> float | None:
-    """Return the share, 0 to 1, of the paid GPU time that was no compute; None where facts hold no ledger."""
+    """Return the share, 0 to 1, of the paid GPU time that was no compute.
+
+    None where facts hold no ledger, and where no GPU was sampled: nobody knows it then.
+    """
     shares = shares_of(facts)
-    return max(round(1.0 - shares[Bucket.COMPUTE], SHARE_DIGITS), 0.0) if Bucket.COMPUTE in shares else None
+    if Bucket.COMPUTE not in shares or shares.get(Bucket.NO_SAMPLES, 0.0) >= 1.0:
+        return None
+    return max(round(1.0 - shares[Bucket.COMPUTE], SHARE_DIGITS), 0.0)
 
 
 def ledger_line(facts: Sequence[Fact]) -> str | None:

@@ -24,8 +24,8 @@ def test_given_nodes_that_are_low_at_the_same_time_when_combined_then_it_is_one_
     job = combine(
         RULE,
         {
-            "algo-1": verdict(Episode(60.0, 600.0, gpus=("gpu3",), measured=40.0, wasted_s=100.0)),
-            "algo-2": verdict(Episode(300.0, 900.0, gpus=("gpu0", "gpu1"), measured=20.0, wasted_s=50.0)),
+            "algo-1": verdict(Episode(60.0, 600.0, gpus=("gpu3",), measured=40.0)),
+            "algo-2": verdict(Episode(300.0, 900.0, gpus=("gpu0", "gpu1"), measured=20.0)),
         },
         2,
     )
@@ -37,7 +37,6 @@ def test_given_nodes_that_are_low_at_the_same_time_when_combined_then_it_is_one_
             nodes=("algo-1", "algo-2"),
             gpus=("algo-1/gpu3", "algo-2/gpu0", "algo-2/gpu1"),
             measured=20.0,
-            wasted_s=150.0,
         ),
     )
     assert job.episodes[0].node is None
@@ -59,11 +58,11 @@ def test_given_nodes_that_are_low_one_after_the_other_when_combined_then_each_ha
     ]
 
 
-def test_given_a_rule_over_the_whole_job_when_combined_then_its_loss_is_of_all_nodes_and_its_gpus_name_nodes() -> None:
-    whole = verdict(Episode(60.0, 600.0, wasted_s=100.0), Episode(900.0, 960.0, gpus=("algo-2/gpu5",)))
+def test_given_a_rule_over_the_whole_job_when_combined_then_its_gpus_name_nodes() -> None:
+    whole = verdict(Episode(60.0, 600.0), Episode(900.0, 960.0, gpus=("algo-2/gpu5",)))
     first, second = combine("LoadBalancing", {JOB_NODE: whole}, 4).episodes
 
-    assert (first.nodes, first.wasted_s) == ((), 400.0)
+    assert first.nodes == ()
     assert (second.node, second.gpus) == ("algo-2", ("gpu5",))
 
 

@@ -44,7 +44,7 @@ def test_given_a_judged_job_when_listed_then_its_line_has_status_verdict_gravest
     assert (line["finding"], line["severity"]) == ("LowGPUUtilization", "medium")
     assert line["ringing"] == line["fired"] == ["LowGPUUtilization", "StepOutlier"]
     assert line["cost_lost"].startswith("about USD ")
-    assert line["verdict"].startswith("This job is not healthy: its 8 GPUs worked 27.7 % of the paid time")
+    assert line["verdict"].startswith("This job is not healthy: its 8 GPUs worked 27.8 % of the paid time")
 
 
 def test_given_json_asked_for_when_listed_then_the_document_has_a_version_and_a_time(deployed: Deployed) -> None:
