@@ -61,11 +61,13 @@ class Cells:
     @property
     def paid_gpu_seconds(self) -> float:
         """GPU-seconds of all nodes and buckets."""
-        return float(self.amounts.sum())
+        return float(self.by_node(self.amounts.sum(axis=0)).sum())
 
     def by_node(self, values: FloatArray) -> FloatArray:
         """Return the sum of values of the cells, float64[C], by node: float64[N]."""
-        sums: FloatArray = np.bincount(self.places, weights=values, minlength=len(self.nodes)).astype(np.float64)
+        sums, firsts = np.zeros(len(self.nodes)), np.flatnonzero(np.diff(self.places, prepend=-1))
+        if firsts.size:
+            sums[self.places[firsts]] = np.add.reduceat(values, firsts)
         return sums
 
     def seconds_in(self, spans: Iterable[Span]) -> FloatArray:

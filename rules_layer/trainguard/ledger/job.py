@@ -72,6 +72,12 @@ class Ledger:
         """Return what GPU-seconds of a node cost; None where no price is known."""
         return None if self.hourly is None else gpu_seconds * self.hourly / 3_600.0 / max(node.gpus, 1)
 
+    @property
+    def spent(self) -> float | None:
+        """What the paid time cost; None where no price is known."""
+        costs = self._usd_by_bucket(self.cells)
+        return None if costs is None else sum(costs)
+
     def mark(self, bucket: Bucket, spans: Iterable[Span], nodes: Iterable[str] = ()) -> None:
         """Say that a job hung, or computed garbage, in ``spans``, epoch seconds; without ``nodes`` on all of them."""
         spans, named, self._held = tuple(spans), frozenset(nodes), None
