@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.ledger.truth import (
-    START,
     KnownJob,
     Phase,
     evaluate,
@@ -20,6 +19,7 @@ from tests.ledger.truth import (
     train,
     truth,
 )
+from tests.support.profile_folder import START
 from trainguard.ledger.bucket import Bucket
 from trainguard.ledger.shares import StepShares
 

@@ -177,7 +177,8 @@ def _percents(job: KnownJob) -> np.ndarray[Any, Any]:
     values = np.diff(
         np.stack([np.interp(np.maximum(times - window, 0.0), edges, done), np.interp(times, edges, done)]), axis=0
     )
-    return np.clip(100.0 * values[0] / window, 0.0, 100.0).round(2)
+    percents: np.ndarray[Any, Any] = np.clip(100.0 * values[0] / window, 0.0, 100.0).round(2)
+    return percents
 
 
 def sampling_error(job: KnownJob) -> float:
