@@ -41,7 +41,8 @@ class Stage:
         self._printed = printed
         # Rows are shown at every tick: else they would tell how long ago, on the clock, the items were recorded.
         patch.setattr("trainguard.engine.streams.rule_runner.PUBLISH_EVERY_S", 0.0)
-        patch.setattr("trainguard.engine.streams.rule_runner.PUBLISH_INAPPLICABLE_EVERY_S", 0.0)
+        patch.setattr("trainguard.engine.streams.rule_runner._EVERY_S", {})
+        patch.setattr("trainguard.engine.summary.PUBLISH_FIRED_EVERY_S", 0.0)
 
     @contextmanager
     def deployed(self, items: Items | None = None) -> Iterator[Deployment]:

@@ -169,15 +169,31 @@ def _sample_times(job: KnownJob) -> np.ndarray[Any, Any]:
     return np.arange(min(job.every_s, 1.0) * 0.37, job.seconds, job.every_s)
 
 
-def _write_system(job: KnownJob, node: int, folder: ProfileFolder) -> None:
-    times = _sample_times(job)
-    edges, busy = _utilization(job)
+def _percents(job: KnownJob) -> np.ndarray[Any, Any]:
+    """Return what a GPU in use is sampled at, percent."""
+    times, (edges, busy) = _sample_times(job), _utilization(job)
     done = np.concatenate([[0.0], np.cumsum(busy * np.diff(edges))])
     window = min(job.every_s, SAMPLED_OVER_S)
     values = np.diff(
         np.stack([np.interp(np.maximum(times - window, 0.0), edges, done), np.interp(times, edges, done)]), axis=0
     )
-    percents = np.clip(100.0 * values[0] / window, 0.0, 100.0).round(2)
+    percents: np.ndarray[Any, Any] = np.clip(100.0 * values[0] / window, 0.0, 100.0).round(2)
+    return percents
+
+
+def sampling_error(job: KnownJob) -> float:
+    """Return by how much samples alone are wrong about the GPUs' busy time, as a share, 0 to 1, of all of it.
+
+    Few looks of a second each see more or less of short waits than there are: no ledger of them can be truer.
+    """
+    times, (edges, busy) = _sample_times(job), _utilization(job)
+    held = np.diff(np.append(times, job.seconds))
+    seen, there = float((_percents(job) * held).sum() / held.sum()) / 100.0, float(busy @ np.diff(edges)) / job.seconds
+    return abs(seen - there)
+
+
+def _write_system(job: KnownJob, node: int, folder: ProfileFolder) -> None:
+    times, percents = _sample_times(job), _percents(job)
     numbers = np.clip(np.searchsorted(job.begins, times, side="right") - 1, 0, len(job.phases) - 1)
     sampled = np.array([phase.sampled for phase in job.phases])[numbers]
     columns: dict[str, Any] = {f"gpu{gpu}": percents[sampled] for gpu in range(job.gpus)}

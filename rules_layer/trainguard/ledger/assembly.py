@@ -178,7 +178,10 @@ def _at_paid_edges(use: GpuTime, paid: Sequence[Span], totals: FloatArray) -> It
 
 
 def _begin_and_end(ledger: NodeLedger, use: GpuTime, *, ended: bool) -> None:
-    """Give what is open before the first work to start-up, and in a job that has ended what is open after the last."""
+    """Give what is open before the first work to start-up, and in a job that has ended what is open after the last.
+
+    So is time before the first sample and after the last one, where the GPUs did no work in that.
+    """
     middles = _middles(ledger.edges)
     worked = sum(row[BUSY] for row in use.gpus) >= _NEVER_WORKED * sum(row[SAMPLED] for row in use.gpus)
     before = np.zeros(middles.size, dtype=np.bool_)
@@ -193,6 +196,8 @@ def _begin_and_end(ledger: NodeLedger, use: GpuTime, *, ended: bool) -> None:
     if ended and use.end is not None and worked:
         for row in _OPEN:
             _move(ledger, row, Bucket.TAIL, middles >= use.end.at_ms / 1_000)
+        if use.end.at_ms < use.last_ms:
+            _move(ledger, ROWS[Bucket.NO_SAMPLES], Bucket.TAIL, middles >= use.last_ms / 1_000)
 
 
 def _move(ledger: NodeLedger, row: int, bucket: Bucket, cells: BoolArray) -> None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainguard.ledger.bucket import ROWS, Bucket
-from trainguard.ledger.node import NodeLedger
-from trainguard.ledger.spans import Span, seconds_in, shares_in
-from trainguard.ledger.spans import joined as joined_spans
+from trainguard.ledger.cells import Cells
+from trainguard.ledger.spans import Span
 from trainguard.telemetry.snapshots import FloatArray
 
 
@@ -38,12 +37,16 @@ class Claim:
     gpus: tuple[str, ...] = ()
     at_most: float = np.inf
 
-    def gpus_of(self, node: str) -> tuple[str, ...] | None:
-        """Return the GPUs that it names on a node; None where it is of all of them."""
+    def gpus_of(self, nodes: Sequence[str]) -> list[list[str]] | None:
+        """Return the GPUs that it names on each of the nodes; None where it is of all of them."""
         if not self.gpus:
             return None
-        named = (gpu.rpartition("/") for gpu in self.gpus)
-        return tuple(gpu for where, _, gpu in named if where in {"", node})
+        named: dict[str, list[str]] = {}
+        for gpu in self.gpus:
+            where, _, name = gpu.rpartition("/")
+            named.setdefault(where, []).append(name)
+        anywhere = named.pop("", [])
+        return [[*anywhere, *named.get(node, ())] for node in nodes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,51 +65,53 @@ class Claimed:
         return sum(self.gpu_seconds.values())
 
 
-@dataclass
 class Remaining:
-    """What of a node's ledger no finding has claimed yet: ``amounts`` float64[B, C], and the lost time of each GPU."""
+    """What of the ledgers of N nodes no finding has claimed yet, and the lost time of each GPU."""
 
-    node: NodeLedger
-    amounts: FloatArray
-    gpu_lost_s: dict[str, float]
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self._rows: dict[int, FloatArray] = {}
+        self._gpu_lost_s = [dict(node.gpu_lost_s) for node in cells.nodes]
 
-    @classmethod
-    def of(cls, node: NodeLedger) -> "Remaining":
-        """Return all of it."""
-        return cls(node, node.amounts.copy(), dict(node.gpu_lost_s))
+    def take(self, claim: Claim, most: float = np.inf) -> FloatArray:
+        """Take what a claim gets: GPU-seconds of each of its buckets on each of N nodes, float64[len(buckets), N].
 
-    def take(self, claim: Claim, limit: float = np.inf) -> Mapping[Bucket, float]:
-        """Take what a claim gets of this node, GPU-seconds by bucket: ``limit`` at most."""
-        if claim.nodes and self.node.node not in claim.nodes:
-            return {}
-        named = claim.gpus_of(self.node.node)
-        share = shares_in(self.node.edges, claim.spans)
-        room = np.full(len(share), np.inf)
+        On no node it gets more than ``most``.
+        """
+        cells = self._cells
+        share = cells.shares_in(claim.spans)
+        if claim.nodes:
+            claimed = frozenset(claim.nodes)
+            share = share * np.array([node.node in claimed for node in cells.nodes])[cells.places]
+        named = claim.gpus_of([node.node for node in cells.nodes])
+        room, limit = np.full(share.size, np.inf), np.full(len(cells.nodes), most)
         if named is not None:
-            named = tuple(gpu for gpu in named if gpu in self.gpu_lost_s)
-            room = len(named) * seconds_in(self.node.edges, joined_spans(claim.spans))
-            limit = min(limit, sum(self.gpu_lost_s[gpu] for gpu in named))
-        taken = {}
-        for bucket in dict.fromkeys(claim.buckets):
+            named = [[gpu for gpu in gpus if gpu in lost] for gpus, lost in zip(named, self._gpu_lost_s, strict=True)]
+            room = cells.seconds_in(claim.spans) * np.array([len(gpus) for gpus in named])[cells.places]
+            lost_s = [sum(lost[gpu] for gpu in gpus) for gpus, lost in zip(named, self._gpu_lost_s, strict=True)]
+            limit = np.minimum(limit, lost_s)
+        taken = np.zeros((len(claim.buckets), len(cells.nodes)))
+        for place, bucket in enumerate(claim.buckets):
             part = self._part(ROWS[bucket], share, room, limit)
-            if part is not None:
-                room, limit = room - part, limit - float(part.sum())
-                taken[bucket] = float(part.sum())
-        if named:
-            self._charge(named, sum(taken.values()))
+            taken[place] = cells.by_node(part)
+            room, limit = np.maximum(room - part, 0.0), np.maximum(limit - taken[place], 0.0)
+        if named is not None:
+            self._charge(named, taken.sum(axis=0).tolist())
         return taken
 
-    def _part(self, row: int, share: FloatArray, room: FloatArray, limit: float) -> FloatArray | None:
-        part = np.minimum(np.minimum(self.node.amounts[row] * share, self.amounts[row]), np.maximum(room, 0.0))
-        total = float(part.sum())
-        if total <= 0.0 or limit <= 0.0:
-            return None
-        taken: FloatArray = part * min(1.0, limit / total)
-        self.amounts[row] -= taken
+    def _part(self, row: int, share: FloatArray, room: FloatArray, limit: FloatArray) -> FloatArray:
+        """Take from one bucket, of each cell no more than ``room`` and of each node no more than ``limit``."""
+        left = self._rows.get(row, self._cells.amounts[row])
+        part = np.minimum(np.minimum(self._cells.amounts[row] * share, left), room)
+        total = self._cells.by_node(part)
+        kept = np.divide(np.minimum(total, limit), total, out=np.zeros_like(total), where=total > 0.0)
+        taken: FloatArray = part * kept[self._cells.places]
+        self._rows[row] = np.maximum(left - taken, 0.0)
         return taken
 
-    def _charge(self, gpus: Sequence[str], seconds: float) -> None:
-        """Take claimed seconds from the lost time of the GPUs that were named, in proportion."""
-        lost = sum(self.gpu_lost_s[gpu] for gpu in gpus)
-        for gpu in gpus:
-            self.gpu_lost_s[gpu] *= max(1.0 - seconds / lost, 0.0) if lost else 0.0
+    def _charge(self, named: Sequence[Sequence[str]], seconds: Sequence[float]) -> None:
+        """Take claimed seconds of each node from the lost time of the GPUs that were named there, in proportion."""
+        for gpus, lost_s, taken in zip(named, self._gpu_lost_s, seconds, strict=True):
+            lost = sum(lost_s[gpu] for gpu in gpus)
+            for gpu in gpus:
+                lost_s[gpu] *= max(1.0 - taken / lost, 0.0) if lost else 0.0

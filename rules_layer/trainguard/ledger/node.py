@@ -9,21 +9,6 @@ from trainguard.ledger.bucket import ROWS, Bucket
 from trainguard.ledger.spans import Span, joined, shares_in
 from trainguard.telemetry.snapshots import FloatArray
 
-LOW_USE = 0.5
-"""Time in which the GPUs do less than this part of what they could needs a reason."""
-
-_MOST_OF = 0.5
-"""A stretch is a bucket's where the bucket takes so much of it."""
-
-_NO_WORK = (
-    Bucket.NO_SAMPLES,
-    Bucket.RESTART,
-    Bucket.HANG,
-    Bucket.BROKEN,
-    Bucket.START_UP,
-    Bucket.TAIL,
-)
-
 _KEPT = {
     Bucket.HANG: (Bucket.NO_SAMPLES, Bucket.RESTART),
     Bucket.BROKEN: (Bucket.NO_SAMPLES, Bucket.RESTART, Bucket.HANG),
@@ -69,34 +54,6 @@ class NodeLedger:
         """Return the GPU-seconds of a bucket in each cell, float64[C]; a view."""
         row: FloatArray = self.amounts[ROWS[bucket]]
         return row
-
-    def totals(self) -> FloatArray:
-        """Return the GPU-seconds of each bucket, float64[B]."""
-        total: FloatArray = self.amounts.sum(axis=1)
-        return total
-
-    def times_of(self, bucket: Bucket, most: int) -> list[tuple[float, Span]]:
-        """Return the ``most`` stretches that a bucket took most of, with its GPU-seconds, the largest first."""
-        held = self.of(bucket)
-        if not held.any():
-            return []
-        lengths = np.diff(self.edges) * self.gpus
-        full = held >= _MOST_OF * np.maximum(lengths, 1e-9)
-        if not full.any():
-            full = held >= held.max()
-        starts = np.flatnonzero(full & ~np.concatenate([[False], full[:-1]]))
-        ends = np.flatnonzero(full & ~np.concatenate([full[1:], [False]]))
-        runs = [
-            (float(held[first : last + 1].sum()), (float(self.edges[first]), float(self.edges[last + 1])))
-            for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-        return sorted(runs, key=lambda run: (-run[0], run[1]))[:most]
-
-    def low_gpu_seconds(self) -> float:
-        """Return the GPU-seconds lost in cells of work in which the GPUs do less than half of what they could."""
-        work = self.amounts.sum(axis=0) - sum(self.of(bucket) for bucket in _NO_WORK)
-        lost = work - self.of(Bucket.COMPUTE)
-        return float(lost[lost > LOW_USE * work].sum())
 
     def mark(self, bucket: Bucket, spans: Iterable[Span]) -> None:
         """Move all that lies in ``spans`` to HANG or BROKEN, but what stands before that in the order of the buckets.

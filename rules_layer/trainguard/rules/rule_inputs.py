@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import msgspec
 
-from trainguard.state.gpu_time import GpuTime, GpuUse
+from trainguard.state.gpu_time import GpuTime, GpuUse, StepsOfUse
 from trainguard.telemetry.devices import NO_DEVICES, DeviceSamples
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
@@ -158,7 +159,7 @@ class FrameworkView:
         return self.watermark_s
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeFacts:
     """What the tick knows of one node of a job, from both its streams; ``system`` is None before its first sample.
 
@@ -193,7 +194,12 @@ class NodeFacts:
         """Return how busy each GPU was from ``begin`` to ``end``, epoch seconds; None where no sample tells."""
         if self.system is None or self.system.watermark_s is None:
             return None
-        return self.use.between(begin, end, self.system.watermark_s)
+        return self._used.between(begin, end, self.system.watermark_s)
+
+    @cached_property
+    def _used(self) -> StepsOfUse:
+        """What ``use`` says, step by step: several rules ask for parts of it."""
+        return self.use.steps_of_use()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,14 @@ CANARIES_A_MONTH = HOURS_A_MONTH / (7 * 24)
 """Canaries that the stack plants."""
 
 _FRAMEWORK_STATE_UNITS = 4
-_ROW_UNITS = 1
-"""Holds for rows below 1 KB. A row with facts is larger and takes two or three: the estimate is too low for it."""
+_ROW_UNITS, _ROW_UNITS_WITHOUT_FACTS = 3, 1
+"""A row with a rule's facts has up to 2.6 KB; one of a rule that waits or does not apply has none, and less than 1 KB.
+The report's has the ledger as facts."""
 
-_SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 4, 12
-"""A row that does not change is written every 15 minutes, and hourly where the rule does not apply; the report's, by
-which people see how far the job is judged, every five."""
+_REPORT_ROW_UNITS = 1
+_SHOWS_AN_HOUR, _REPORT_SHOWS_AN_HOUR = 2, 12
+"""A row that does not change is written every 30 minutes where nothing is found, and hourly where the rule does not
+apply; the report's, by which people see how far the job is judged, every five."""
 
 _OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
 """Rows of rules over series that the managed profile does not have: of a job, and of each node."""
@@ -38,8 +40,8 @@ _OF_THE_COLLECTOR, _OF_THE_COLLECTOR_A_NODE = 3, 2
 _OF_FRAMEWORK = 4
 """Rows of a job of rules that its framework metrics alone make applicable."""
 
-_EARLY_ROWS = 2
-"""How often each row is written in the first minutes beside those of any hour: begun, and judged."""
+_EARLY_ROW_UNITS = _ROW_UNITS_WITHOUT_FACTS + _ROW_UNITS
+"""Each row is written twice in the first minutes beside those of any hour: begun, and judged."""
 
 _JOB_WRITES = 5
 """A job's item and its index entry when it is registered, and three when it becomes calm."""
@@ -181,7 +183,8 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
     )
     inapplicable = _OF_THE_COLLECTOR + job.nodes * _OF_THE_COLLECTOR_A_NODE + (0 if job.framework else _OF_FRAMEWORK)
     rows = _rows(job) - inapplicable
-    row_writes = rows * _SHOWS_AN_HOUR + inapplicable + _REPORT_SHOWS_AN_HOUR
+    row_units = rows * _SHOWS_AN_HOUR * _ROW_UNITS + inapplicable * _ROW_UNITS_WITHOUT_FACTS
+    row_units += _REPORT_SHOWS_AN_HOUR * _REPORT_ROW_UNITS
     listed = (CostLine("S3", "LIST", _listed_an_hour(job, evaluator_s), prices.object_put),) if job.framework else ()
     return (
         *(_events(job.objects, prices) if job.sends_events else ()),
@@ -198,7 +201,7 @@ def _hourly(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tuple[
         CostLine("S3", "GET", job.objects, prices.object_get),
         *listed,
         CostLine("DynamoDB", "write units of NodeState", _state_writes(job), prices.write_unit),
-        CostLine("DynamoDB", "write units of RuleState", row_writes * _ROW_UNITS, prices.write_unit),
+        CostLine("DynamoDB", "write units of RuleState", row_units, prices.write_unit),
         CostLine("DynamoDB", "write units of Jobs", job.looks, prices.write_unit),
         CostLine("DynamoDB", "read units", _reads(job, invocations), prices.read_unit),
         CostLine("CloudWatch", "GB of logs", logs / _GB, prices.log_gb),
@@ -223,7 +226,7 @@ def _at_start(job: Workload, prices: UnitPrices, memory: FunctionMemory) -> tupl
     compute = evaluations * _WRITE_WAIT_S * memory.evaluator_memory_mb / 1_024
     compute += looks * _look_gib_s(job.nodes, memory.look_after_memory_mb / 1_024)
     states = evaluations * node_units(job.gpus) + looks * own_units(job.nodes)
-    rows = _EARLY_ROWS * _rows(job) * _ROW_UNITS
+    rows = _EARLY_ROW_UNITS * _rows(job)
     return (
         CostLine("Lambda", "invocations of look_after_job", looks, prices.invocation),
         CostLine("Lambda", "GiB-s", compute, prices.compute_gib_s),

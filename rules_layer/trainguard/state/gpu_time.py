@@ -48,6 +48,35 @@ class GpuUse:
     means: FloatArray
 
 
+@dataclass(frozen=True, slots=True)
+class StepsOfUse:
+    """How busy each of G GPUs was in S steps of time.
+
+    ``starts`` and ``ends`` are epoch seconds, float64[S]; ``sampled`` is milliseconds of all GPUs together, int64[S].
+    """
+
+    starts: FloatArray
+    ends: FloatArray
+    sampled: IntArray
+    levels: GpuLevels
+
+    def between(self, begin: float, end: float, until: float) -> GpuUse | None:
+        """Return how busy each GPU was from ``begin`` to ``end``, as far as whole steps tell; None without a sample.
+
+        It is over the steps whose middle lies there, or else over the one step in which that time lies. Samples reach
+        up to ``until``; all times are epoch seconds.
+        """
+        starts, ends = self.starts, np.minimum(self.ends, until)
+        middles, used = (starts + ends) / 2.0, self.sampled > 0.0
+        chosen = np.flatnonzero((begin <= middles) & (middles <= end) & used)
+        if not chosen.size:
+            chosen = np.flatnonzero((starts <= begin) & (end <= ends) & used)
+        if not chosen.size:
+            return None
+        means = self.levels.mean(chosen, self.sampled)
+        return GpuUse(float(starts[chosen[0]]), float(ends[chosen[-1]]), means)
+
+
 class Mark(msgspec.Struct, array_like=True):
     """What all GPUs together had done by ``at_ms``, epoch milliseconds: sampled, busy and idle GPU-milliseconds."""
 
@@ -184,25 +213,15 @@ class GpuTime(msgspec.Struct, array_like=True):
             busy[:-1] = spread * closed / max(float(spread.sum()), 1.0)
         return np.stack([sampled, np.minimum(busy, sampled - idle), idle]) / 1_000
 
-    def between(self, begin: float, end: float, until: float) -> GpuUse | None:
-        """Return how busy each GPU was from ``begin`` to ``end``, as far as whole steps tell; None without a sample.
-
-        It is over the steps whose middle lies there, or else over the one step in which that time lies. Samples reach
-        up to ``until``; all times are epoch seconds.
-        """
-        sampled, edges = self.grid.column(_GRID_SAMPLED), self.grid.edges
-        if not sampled.size:
-            return None
-        starts = np.maximum(edges[:-1], self.first_ms / 1_000)
-        ends = np.minimum(edges[1:], min(self.last_ms / 1_000, until))
-        middles = (starts + ends) / 2.0
-        chosen = np.flatnonzero((begin <= middles) & (middles <= end) & (sampled > 0.0))
-        if not chosen.size:
-            chosen = np.flatnonzero((starts <= begin) & (end <= ends) & (sampled > 0.0))
-        if not chosen.size:
-            return None
-        means = self.levels.mean(chosen, sampled.astype(np.int64))
-        return GpuUse(float(starts[chosen[0]]), float(ends[chosen[-1]]), means)
+    def steps_of_use(self) -> "StepsOfUse":
+        """Return how busy each GPU was in each step of the grid."""
+        edges = self.grid.edges if self.grid.columns else np.zeros(1)
+        return StepsOfUse(
+            starts=np.maximum(edges[:-1], self.first_ms / 1_000),
+            ends=np.minimum(edges[1:], self.last_ms / 1_000),
+            sampled=self.grid.column(_GRID_SAMPLED).astype(np.int64),
+            levels=self.levels,
+        )
 
     def _widen(self, gpus: int) -> None:
         if gpus > len(self.gpus):

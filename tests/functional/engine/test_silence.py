@@ -12,7 +12,7 @@ from tests.support.small_job import JOB, START, Upload, describe, uploads
 from tests.unit.engine.test_failing_half_way import shifted
 from tests.unit.engine.test_telling import STORY, lone
 from trainguard.adapters.timestamps import iso_from_epoch
-from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S
+from trainguard.engine.streams.rule_runner import PUBLISH_EVERY_S, PUBLISH_OK_EVERY_S
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
 from trainguard.engine.verdicts.liveness import VANISHED_S, ends_episode, known_until, with_liveness
@@ -152,7 +152,7 @@ def test_given_a_node_that_fired_and_vanished_when_the_other_goes_on_then_nothin
     assert network.job().episodes == {}
     assert row(network).status is Status.OK
     assert "The node has written nothing for the last " in row(network).finding.reason
-    assert row(network).evaluated_through == pytest.approx(START + 42 * 60, abs=310.0)
+    assert row(network).evaluated_through == pytest.approx(START + 42 * 60, abs=PUBLISH_OK_EVERY_S)
 
 
 def test_given_a_node_that_comes_back_with_its_finding_when_evaluated_then_it_is_no_second_fire() -> None:

@@ -140,8 +140,8 @@ def test_given_streams_when_asked_then_the_furthest_of_each_kind_the_first_fault
     ("published", "told", "finished", "due"),
     [
         (None, False, False, True),
-        (("OK -1", NOW - 899.0), False, False, False),
-        (("OK -1", NOW - 900.0), False, False, True),
+        (("OK -1", NOW - 1_799.0), False, False, False),
+        (("OK -1", NOW - 1_800.0), False, False, True),
         (("OK 0", NOW - 1.0), False, False, True),
         (("FIRED -1", NOW - 1.0), False, False, True),
         (("OK -1", NOW - 1.0), True, False, True),

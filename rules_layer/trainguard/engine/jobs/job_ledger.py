@@ -10,9 +10,12 @@ from trainguard.records import JobRecord
 def account_of(job: JobRecord, plan: RulePlan, streams: JobStreams) -> Account:
     """Return what the whole job has to pay for so far, as many nodes as SageMaker or the profile knows.
 
-    It is paid for up to the newest sample: times of tensors, logs and traces may be those of their files.
+    It is paid for up to the newest sample: times of tensors, logs and traces may be those of their files. A job that
+    has ended, and is judged as far as it goes, is paid for up to its end.
     """
     sampled = [family.watermark_s for family in streams.families.values() if family.first_at is not None]
+    if streams.closed:
+        sampled.append(job.ended_at)
     starts = (job.started_at, *(family.first_at for family in streams.families.values()))
     return Account(
         instance_type=job.instance_type,

@@ -37,9 +37,9 @@ def due_notifications(
     for verdict in verdicts:
         if verdict.history.alerted == plan.episode_of(verdict.rule):
             node = (verdict.result.worst or "").partition("/")[0] or None
-            finding = with_ledger(finding_of(verdict, account, node, ledger=ledger).finding, ledger)
+            finding = finding_of(verdict, account, node, ledger=ledger).finding
             news.extend(_of_finding(job, verdict, finding, state, at=account.watermark_s))
-    return news
+    return [replace(entry, finding=with_ledger(entry.finding, ledger)) for entry in news]
 
 
 def notified_cleared(state: JobState, rule: str, episode: int) -> bool:

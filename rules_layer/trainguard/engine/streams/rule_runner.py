@@ -25,9 +25,17 @@ from trainguard.rules.protocol import Rule
 from trainguard.rules.rule_result import RuleResult
 from trainguard.telemetry.unpack import UNREADABLE
 
-PUBLISH_EVERY_S, PUBLISH_FIRED_EVERY_S, PUBLISH_INAPPLICABLE_EVERY_S = 900.0, 300.0, 3_600.0
-"""A row that does not change is written this often: a finding's cost grows, and a stop asks how new its row is; one of
-a rule that does not apply has nothing new to say."""
+PUBLISH_EVERY_S, PUBLISH_FIRED_EVERY_S = 900.0, 300.0
+PUBLISH_OK_EVERY_S, PUBLISH_INAPPLICABLE_EVERY_S = 1_800.0, 3_600.0
+"""A row that does not change is written this often: a finding's cost grows, and a stop asks how new its row is, and the
+patience of a rule that has none yet counts. A rule that found nothing has new numbers alone, which take three write
+units; one that does not apply has nothing new to say."""
+
+_EVERY_S = {
+    Status.FIRED: PUBLISH_FIRED_EVERY_S,
+    Status.OK: PUBLISH_OK_EVERY_S,
+    Status.NOT_APPLICABLE: PUBLISH_INAPPLICABLE_EVERY_S,
+}
 
 FAULT_LENGTH = 500
 
@@ -40,9 +48,7 @@ Evaluate = Callable[[R, Any, Any], RuleResult]
 
 def publish_every_s(status: Status) -> float:
     """Return how often a row that does not change is written, seconds."""
-    if status is Status.FIRED:
-        return PUBLISH_FIRED_EVERY_S
-    return PUBLISH_INAPPLICABLE_EVERY_S if status is Status.NOT_APPLICABLE else PUBLISH_EVERY_S
+    return _EVERY_S.get(status, PUBLISH_EVERY_S)
 
 
 class StoredRule(msgspec.Struct, omit_defaults=True):

@@ -16,7 +16,7 @@ from trainguard.engine.verdicts.losses import (
     claimed_buckets,
     claims_of,
     ledger_end,
-    loss_of,
+    loss_from,
     losses_of,
     mark_ruined,
     score_of_verdict,
@@ -26,7 +26,7 @@ from trainguard.engine.verdicts.severity import severity_of
 from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.engine.verdicts.words import past_words
 from trainguard.finding import Episode, Finding, clock_times
-from trainguard.ledger.claims import Claim
+from trainguard.ledger.claims import Claim, Claimed
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account, Cost
 from trainguard.records import Status
@@ -147,8 +147,8 @@ def finding_of(
     that the finding is shown for.
     """
     result, reach, affected = verdict.result, verdict.over_nodes, verdict.affected_share
-    claims = [] if ledger is None else claims_of(verdict, ledger)
-    alone = loss_of(verdict, ledger)
+    claimed = [] if ledger is None else ledger.claim(claims_of(verdict, ledger))
+    alone = None if ledger is None else loss_from(claimed, ledger)
     score = score_of_verdict(verdict, account.watermark_s, alone)
     words = result.found_words
     finding = Finding(
@@ -160,7 +160,7 @@ def finding_of(
         severity=severity_of(score),
         advice=words.advice,
         cost=None if ledger is None else cost_of(alone, ledger, account),
-        episodes=_priced(verdict.episodes, claims, ledger, account),
+        episodes=_priced(verdict.episodes, claimed, ledger, account),
         finding_kind=result.kind,
         facts=result.facts,
     )
@@ -184,26 +184,26 @@ def cost_of(loss: Loss | None, ledger: Ledger, account: Account) -> str | None:
     """Say what a finding cost in money; None where no price is known, and where it claims less than a cent."""
     if loss is None or loss.usd is None or loss.usd < LEAST_MONEY:
         return None
-    spent = sum(ledger.usd(node.paid_gpu_seconds, node) or 0.0 for node in ledger.nodes)
+    spent = ledger.spent or 0.0
     return str(Cost(min(loss.usd, spent), spent, account.table.currency))
 
 
 def _priced(
-    episodes: Sequence[Episode], claims: Sequence[Claim], ledger: Ledger | None, account: Account
+    episodes: Sequence[Episode], claimed: Sequence[Claimed], ledger: Ledger | None, account: Account
 ) -> tuple[Episode, ...]:
     """Return episodes with what each claims of the ledger, where each has a claim of its own."""
-    if ledger is None or len(claims) != len(episodes):
+    if ledger is None or len(claimed) != len(episodes):
         return tuple(episodes)
     gpus = max((node.gpus for node in ledger.nodes), default=1)
     currency = account.table.currency
     return tuple(
         replace(
             episode,
-            wasted_s=claimed.total / gpus,
-            cost=claimed.usd,
-            currency=None if claimed.usd is None else currency,
+            wasted_s=each.total / gpus,
+            cost=each.usd,
+            currency=None if each.usd is None else currency,
         )
-        for episode, claimed in zip(episodes, ledger.claim(claims), strict=True)
+        for episode, each in zip(episodes, claimed, strict=True)
     )
 
 

@@ -138,9 +138,12 @@ def _loss(parts: Sequence[Claimed], ledger: Ledger, until: float | None) -> Loss
 
 def loss_of(verdict: Verdict, ledger: Ledger | None) -> Loss | None:
     """Return what a finding claims by itself; None of a risk, and where nothing is known of the GPUs."""
-    if ledger is None:
-        return None
-    return losses_of(ledger, [(verdict.rule, claims_of(verdict, ledger))]).get(verdict.rule)
+    return None if ledger is None else loss_from(ledger.claim(claims_of(verdict, ledger)), ledger)
+
+
+def loss_from(parts: Sequence[Claimed], ledger: Ledger) -> Loss | None:
+    """Return what a finding loses by what its claims got; None of one without claims."""
+    return _loss(parts, ledger, ledger_end(ledger)) if parts else None
 
 
 def score_of_verdict(verdict: Verdict, at: float | None, loss: Loss | None) -> float:

@@ -43,7 +43,10 @@ class PaidNodes:
 
 @dataclass(frozen=True, slots=True)
 class SampledNode:
-    """What a node's samplers saw of its GPUs; ``mig_names`` are instances of partitioned ones, which are left out."""
+    """What a node's samplers saw of its GPUs, up to the newest sample (`GpuTime.finished`).
+
+    ``mig_names`` are instances of partitioned GPUs, which are left out.
+    """
 
     gpu_names: Sequence[str]
     mig_names: Sequence[str]
@@ -89,8 +92,7 @@ def _node_time(name: str, sampled: SampledNode | None, steps: StepTime | None, e
         return NodeTime(name, expected, (), steps=steps)
     gpu_names = tuple(sampled.gpu_names)
     gpus = len(gpu_names) if sampled.mig_names else max(len(gpu_names), expected)
-    use = sampled.use.finished(sampled.interval_s)
-    return NodeTime(name, gpus, (), gpu_names=gpu_names, use=use, steps=steps, interval_s=sampled.interval_s)
+    return NodeTime(name, gpus, (), gpu_names=gpu_names, use=sampled.use, steps=steps, interval_s=sampled.interval_s)
 
 
 def _with_missing(known: set[str], nodes: int) -> list[str]:

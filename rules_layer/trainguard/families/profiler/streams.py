@@ -23,7 +23,7 @@ from trainguard.families.profiler.correlate import Correlation
 from trainguard.families.profiler.framework_stream import MICROSECONDS, FrameworkStream
 from trainguard.families.profiler.gaps import gaps_of
 from trainguard.families.profiler.interruptions import interruptions, without_steps, works_at
-from trainguard.families.profiler.job_ledger import PaidNodes, job_ledger
+from trainguard.families.profiler.job_ledger import PaidNodes, SampledNode, job_ledger
 from trainguard.families.profiler.kinds import compared_rules, job_rules, joined_rules
 from trainguard.families.profiler.system_stream import SystemStream
 from trainguard.ledger.job import Ledger
@@ -91,6 +91,11 @@ class ProfilerStreams(FamilyStreams):
         return None if first_us is None else first_us / MICROSECONDS
 
     @cached_property
+    def _sampled(self) -> Mapping[str, SampledNode]:
+        """What was sampled of each node's GPUs."""
+        return {node: stream.sampled for node, stream in self.system.items()}
+
+    @cached_property
     def _waiting(self) -> Mapping[str, int]:
         """How many framework objects of a node are known and not applied yet."""
         return {key.node: len(each.pending) for key, each in self.records.items() if key.stream == "framework"}
@@ -133,9 +138,8 @@ class ProfilerStreams(FamilyStreams):
 
     def ledger(self, account: Account, *, ended: bool, shares: StepShares | None = None) -> Ledger | None:
         """Return where the paid time of the job's GPUs went."""
-        sampled = {node: stream.sampled for node, stream in self.system.items()}
         steps = {node: stream.state.time for node, stream in self.framework.items()}
-        return job_ledger(sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
+        return job_ledger(self._sampled, steps, PaidNodes(account, self.interruptions, ended), shares)
 
     def judge(self, job: JobRecord, plan: RulePlan, own: JobRules, look: Look) -> FamilyVerdicts:
         """Return the verdict of each profiler rule on the job; moves the episodes in ``own``. No rule reads a clock."""
@@ -226,7 +230,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
-            use=GpuTime() if system is None else system.state.use.finished(system.interval_s),
+            use=GpuTime() if system is None else self._sampled[node].use,
         )
         return facts, failed
 

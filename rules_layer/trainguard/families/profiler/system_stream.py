@@ -174,7 +174,7 @@ class SystemStream:
     def sampled(self) -> SampledNode:
         """What the node's samplers saw of its GPUs."""
         state = self.state
-        return SampledNode(state.gpu_names, state.mig_names, state.use, self.interval_s)
+        return SampledNode(state.gpu_names, state.mig_names, state.use.finished(self.interval_s), self.interval_s)
 
     def ledger(self, account: Account, *, ended: bool = False) -> Ledger:
         """Return where the paid time of the node's GPUs went, by utilization alone."""
