@@ -202,8 +202,8 @@ def _nodes(folder: Path, interval_s: float | None) -> dict[str, Node]:
     found: dict[str, dict[tuple[str, str], tuple[list[float], list[float]]]] = {}
     for file in sorted(folder.rglob("*.json")):
         for text in file.read_bytes().splitlines():
-            if text.strip():
-                line = decoder.decode(text)
+            line = _decoded(decoder, text)
+            if line is not None:
                 times, values = found.setdefault(line.NodeId, {}).setdefault(_key(line), ([], []))
                 times.append(line.Timestamp)
                 values.append(line.Value)
@@ -212,6 +212,14 @@ def _nodes(folder: Path, interval_s: float | None) -> dict[str, Node]:
         ordered = {key: _ordered(times, values) for key, (times, values) in series.items()}
         nodes[name] = Node(name, interval_s or _usual_distance(ordered), ordered)
     return nodes
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Line], text: bytes) -> _Line | None:
+    """Return a line; None of one that is empty, cut or damaged."""
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _key(line: _Line) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from trainguard.rules.low_gpu_utilization import LowGPUUtilizationParameters
 from trainguard.rules.protocol import JobRule
 from trainguard.rules.rule_inputs import JobView
 from trainguard.rules.rule_result import RuleResult
+from trainguard.statuses import AlertKind
 
 MINUTE = 60.0
 SILENT = int(VANISHED_S // MINUTE)
@@ -44,8 +45,8 @@ RULE = Held.name
 
 
 def said(*, holds: bool) -> RuleResult:
-    """Return what the rule says; it is as grave as can be, so that it grows no graver."""
-    return RuleResult(Status.FIRED if holds else Status.OK, "so.", wasted_share=1.0)
+    """Return what the rule says."""
+    return RuleResult(Status.FIRED if holds else Status.OK, "so.")
 
 
 @dataclass
@@ -112,7 +113,8 @@ class Story:
         whole = combine(RULE, parts)
         account = Account(None, 0.0, ahead, len(parts))
         for entry in due_notifications(self.job, FAMILIES.plan(self.job), [whole], account, self.state):
-            self.told.append((entry.kind.value, entry.episode, entry.finding.where))
+            if entry.kind is not AlertKind.ESCALATION:  # severity follows the ledger, and here is none
+                self.told.append((entry.kind.value, entry.episode, entry.finding.where))
             open_on = [name for name, node in self.nodes.items() if node.stored and self._is_open(node, entry.episode)]
             assert not (entry.kind.value == "cleared" and open_on), "told as over, and it is not"
         current = self.job.episodes.get(RULE, 0)

@@ -14,10 +14,15 @@ from trainguard.engine.tick.at_once import tick_at_once
 from trainguard.families.installed import FAMILIES
 from trainguard.ports import Timing
 from trainguard.records import JobRecord, NodeRecord, StreamKey
+from trainguard.rules.profiler_report import PROFILER_REPORT
+from trainguard.rules.step_outlier import StepOutlier
 from trainguard.timestamps import iso_time
 
 VISIBILITY_S = 360.0
 STREAMS: tuple[str, ...] = ("system", "framework")
+
+BY_TICK = (StepOutlier.name, PROFILER_REPORT)
+"""Rules over the streams of the whole job: a tick judges them, and late objects come to a later tick."""
 
 
 @dataclass
@@ -149,7 +154,8 @@ def final_state(world: MemoryWorld) -> dict[str, object]:
             counters = {name: count for name, count in record.counters.items() if name not in DELIVERY_COUNTERS}
             state[record.key.node_kind] = (record.state, dict(record.cursors), dict(record.pending), counters)
     for row in world.rows.of_job(JOB):
-        fired = (row.violations, row.times_fired, row.fired_at)
+        fired_at = row.fired_at is not None if row.rule in BY_TICK else row.fired_at
+        fired = (row.violations, row.times_fired, fired_at)
         state[row.target] = (row.status, row.finding.measured, row.worst, row.data_points, row.evaluated_through, fired)
     state["executions"] = sorted(
         (payload["rule"], payload["episode"])
