@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of, samples
-from tests.claims.raw import ACTIVE, Floats, Node
+from tests.claims.raw import ACTIVE, Floats, Node, Series
 from tests.claims.work import within
 
 MINUTE_S = 60.0
@@ -191,19 +191,26 @@ def _paused_share(context: Context, fact: Fact) -> Expected:
 
 
 def _low_time(context: Context, fact: Fact) -> Expected:
-    return float(fact["to"] - fact["from"])
+    """Return for how long it was low; instances of partitioned GPUs are judged by whole minutes."""
+    lasted = float(fact["to"] - fact["from"])
+    return Range(lasted, lasted + MINUTE_S) if ".mig" in str(fact.get("device")) else lasted
 
 
 def _instance_activity(reduced: str) -> Recompute:
     def recompute(context: Context, fact: Fact) -> Expected:
-        series = context.node(fact).of("SMActivityPercent")[fact["device"]]
-        minutes = np.floor(series.times / MINUTE_S)
-        inside = within(series.times, fact.get("from"), fact.get("to"))
-        means = np.array([series.values[minutes == each].mean() for each in np.unique(minutes[inside])])
+        every = context.node(fact).of("SMActivityPercent")
+        series = [every[fact["device"]]] if fact.get("device") else list(every.values())
+        means = np.concatenate([_minute_means(each, fact) for each in series])
         value = float(np.quantile(means, 0.95)) if reduced == "p95" else float(means.max())
         return Range(value - 1.0, value + 1.0)
 
     return recompute
+
+
+def _minute_means(series: Series, fact: Fact) -> Floats:
+    minutes = np.floor(series.times / MINUTE_S)
+    inside = within(series.times, fact.get("from"), fact.get("to"))
+    return np.array([series.values[minutes == each].mean() for each in np.unique(minutes[inside])])
 
 
 def _affected(context: Context, fact: Fact) -> Expected:

@@ -17,6 +17,10 @@ _NUMBER = re.compile(
     r"(?: (%|percentage points?|seconds?|min|days?|h|s|ms|W|GB|MB|B)(?![\w]))?"
 )
 _MONEY = re.compile(r"\b[A-Z]{3} ([\d,]+(?:\.\d+)?)")
+_OF_WHOLE = re.compile(r"([\d,.]+) (GB|MB) of ([\d,.]+) (GB|MB) \(([\d.]+) %\)")
+_UNUSED = re.compile(r"left ([\d.]+) % of its multiprocessors unused")
+_FULL = re.compile(r"\bbeen at 100 %")
+"""No figure of a job: a metric ends there."""
 _MORE = re.compile(r"and ([\d,]+) more\b")
 _OF_NAMES = re.compile(r"\bp(\d+)_|_p(\d+)\b|\bp(\d+)\b")
 
@@ -116,7 +120,16 @@ def text_claims(where: str, text: str, sayable: Sayable) -> Iterator[Untrue | No
         number = float(match[1].replace(",", ""))
         holds = any(0 < count - number <= sayable.listed for count in sayable.counts)
         yield None if holds else Untrue(where, match[0], f"no fact says how many there are: {text}")
-    rest = _MORE.sub(" ", _MONEY.sub(" ", rest))
+    rest = _MORE.sub(" ", _MONEY.sub(" ", _FULL.sub(" ", rest)))
+    for match in _OF_WHOLE.finditer(rest):
+        part, whole = (float(match[at].replace(",", "")) * _BYTES[match[at + 1]] for at in (1, 3))
+        holds = whole > 0.0 and abs(100.0 * part / whole - float(match[5])) <= 1.0
+        yield None if holds else Untrue(where, match[0], f"it is {part} of {whole}: {text}")
+    rest = re.sub(r" \([\d.]+ %\)", " ", rest) if _OF_WHOLE.search(rest) else rest
+    for match in _UNUSED.finditer(rest):
+        holds = any(abs(100.0 - value - float(match[1])) <= 0.051 for value in sayable.percents)
+        yield None if holds else Untrue(where, match[0], f"no fact is the rest: {text}")
+    rest = _UNUSED.sub(" ", rest)
     for match in _NUMBER.finditer(rest):
         yield _number_claim(where, match[1], match[2] or "", text, sayable)
 

@@ -22,7 +22,7 @@ from tests.verdicts.real_runs.profile_writer import write_profile
 from tests.verdicts.real_runs.recording import origins, read_recording
 
 GPU_RECORDINGS = Path(__file__).parent / "data" / "gpu_recordings.tar.xz"
-RANDOM_JOBS = 500
+RANDOM_JOBS = int(os.environ.get("RANDOM_JOBS", "500"))
 TRAINING_RUNS = 80
 
 

@@ -57,6 +57,7 @@ _PLAIN = (
     r"pauses left out",
     r"No recorded event takes a clearly larger share of the slow steps than of the others",
     r"ends? only",
+    r"check that first",
     r"for [\d.]+ (?:s|min|h) in all",
 )
 """Phrases with such a word that compare nothing."""

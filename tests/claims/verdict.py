@@ -57,7 +57,7 @@ def verdict_claims(job: RawJob, report: dict[str, Any]) -> Iterator[Untrue | Non
     yield from _unexplained(report)
     for name in () if without else ("health", "change"):
         text = verdict[name]
-        for pattern in (_UNEXPLAINED, _MISSING, _MEDIANS):
+        for pattern in (_WORKED, _UNEXPLAINED, _MISSING, _MEDIANS):
             text = pattern.sub("", text)
         yield from text_claims(f"verdict, {name}", text, sayable)
     yield from _missing(job, verdict["health"])
