@@ -35,7 +35,7 @@ def asked(deployment: Deployment, **event: str) -> tuple[int, dict[str, Any]]:
 
 def test_given_a_job_when_asked_then_the_answer_is_its_verdict(deployment: Deployment) -> None:
     deployment.world.jobs.register(ENDED)
-    deployment.world.rows.publish([report_row(ENDED).row, found(ENDED).row, quiet(ENDED, "BatchSize").row])
+    deployment.world.rows.publish([report_row(ENDED), found(ENDED), quiet(ENDED, "BatchSize")])
     status, said = asked(deployment, job=ENDED.job)
     assert (status, said["verdict"], said["rules"], said["status"]) == (
         200,

@@ -120,7 +120,9 @@ def _states() -> list[bytes]:
 _SEEDED: Mapping[str, Any] = {
     "item of Jobs": _item(_job, JOBS),
     "item of NodeState": _item(_nodes, NODE_STATE),
-    "item of RuleState": _item(lambda client: DynamoRuleStates(client=client, table=RULE_STATE).read(JOB), RULE_STATE),
+    "item of RuleState": _item(
+        lambda client: DynamoRuleStates(client=client, table=RULE_STATE).of_job(JOB), RULE_STATE
+    ),
 }
 
 STORED_TARGETS = (

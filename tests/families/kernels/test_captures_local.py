@@ -64,8 +64,9 @@ def said(rows: Mapping[str, RuleRow]) -> dict[str, RuleRow]:
     """Return rows without what says when they were written, what was paid, and that the stack's job has not ended."""
     same = {}
     for name, row in rows.items():
-        unpaid = {"wasted_s": None, "cost": None, "currency": None}
-        episodes = tuple(replace(each, end=None, **unpaid) for each in row.finding.episodes)
+        episodes = tuple(
+            replace(each, end=None, wasted_s=None, cost=None, currency=None) for each in row.finding.episodes
+        )
         finding = replace(row.finding, episodes=episodes, cost=None)
         same[name] = replace(row, finding=finding, wasted_percent=None, expires_at=None, fired_at=None, generation=0)
     return same

@@ -134,7 +134,7 @@ def test_given_the_registry_when_read_then_names_parameters_and_specs_are_of_the
         assert set(rule.spec.parameters) == rule.parameters_type.settable() - {"scan_interval_us"}
         fields = re.findall(r"{(\w+)}", rule.spec.condition)
         assert set(fields) <= rule.parameters_type.settable()
-        assert rule.spec.informs_only or rule.spec.text or rule.spec.clause
+        assert rule.spec.informs_only or rule.spec.text
         assert rule.clear_after_s(None, 0.5) == 0.0
 
 
