@@ -35,7 +35,7 @@ def test_given_jobs_of_a_week_when_it_is_over_then_both_topics_get_its_digest(to
     canary = "trainguard-canary-20261124-060000"
     for each in (IN_WEEK, later, replace(job(canary), arn=f"unknown:{canary}")):
         topics.world.jobs.register(each)
-        topics.world.rows.publish([report_row(each), found(each)])
+        topics.world.rows.publish([report_row(each, lost=60.0), found(each)])
     answer = topics.function("weekly_digest")(TIME)
     assert answer.value == {"week": "2026-11-23", "jobs": 1, "with_findings": 1}
     ((message, subject, attributes),) = sent(ALERT_TOPIC)
