@@ -78,7 +78,7 @@ def test_given_all_specs_when_read_then_they_stand_under_their_names_and_who_inf
     assert {spec.family for spec in SPECS.values()} == {"profiler"}
     for spec in SPECS.values():
         finds = spec.name != PROFILER_REPORT and not spec.informs_only
-        assert (spec.clause is not None or spec.text is not None) is finds or spec.informs_only
+        assert (spec.text is not None) is finds or spec.informs_only
         assert bool(spec.inputs) is (spec.name != PROFILER_REPORT)
         assert not (spec.informs_only and (spec.measures or spec.explains or spec.symptom))
 
