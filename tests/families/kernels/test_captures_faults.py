@@ -208,7 +208,7 @@ def test_given_captures_without_end_when_a_job_has_had_its_executions_then_later
     for number in range(4):
         live.write(capture(at=FIRST + 1_800.0 * number))
         live.until(SETTLED + 1_800.0 * number)
-    live.until(live.net.now + 600.0)  # a row that says the same is written again within this
+    live.until(live.net.now + 2_000.0)  # a row that says the same is written again within this
     assert len(live.machine.ran) == 2
     assert live.record.counters["captures_passed_over"] == 2
     assert "2 captures passed over" in live.rows()["LateRank"].finding.reason

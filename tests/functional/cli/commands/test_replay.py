@@ -123,7 +123,7 @@ def test_given_other_parameters_when_replayed_then_it_says_what_would_have_chang
     assert (now.parameters["threshold_p95"], now.parameters["window"]) == (5, 20)
     assert stack.connection.stores.rows.of_job(JOB) == before
     shown = replay(JOB, "--params", looser, "--as", "shown").stdout
-    assert "FIRED (high), fired 1 x\tOK\t" in shown
+    assert "FIRED (medium), fired 1 x\tOK\t" in shown
     assert "LowGPUUtilization" in shown
 
 
