@@ -9,6 +9,9 @@ from trainguard.kernels.words import counted, times
 
 SHARE, MILLISECONDS, MICROSECONDS = "share", "ms", "us"
 
+FAULTS = "faults"
+"""The fact that says how many kinds of faults a trace has."""
+
 
 class KernelKind(StrEnum):
     """What rules over kernel profiles find."""
@@ -158,7 +161,7 @@ def _memory(facts: Facts) -> str:
 
 def _quality(facts: Facts) -> str:
     named = _texts(facts, "fault")
-    more = facts.count("faults") - len(named)
+    more = facts.count(FAULTS) - len(named)
     return f"The trace shows less than it could: {'; '.join(named)}" + (f"; {more:,} more." if more else ".")
 
 
