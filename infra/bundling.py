@@ -24,7 +24,7 @@ BUILD_FOLDER = PROJECT_ROOT / "build" / "layers"
 
 _MADE_BY = ("bundling.py", "bytecode.py", "compile_all.py", "pyodide.mjs", "sbom.py", "../pyproject.toml")
 _UNUSED_FOLDERS = ("tests", "f2py", "__pycache__")
-_UNUSED_FILES = ("*.pyi", "*.pyc", "*.a", "*.h", "swagger-ui*")
+_UNUSED_FILES = ("*.pyi", "*.pyc", "*.pxd", "*.a", "*.h", "*_tests.*.so", "swagger-ui*")
 _INSTALLER_NOTES = ("RECORD", "INSTALLER", "REQUESTED")
 
 

@@ -63,13 +63,13 @@ def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_
     assert f"leaves {left} USD of the {all_of_it} where nothing else uses it" in PAGE
     assert f"{round(one.workload.profile_bytes / 1e6)} MB an hour" in PAGE
     assert 0.6 < many.an_hour / 128 / one.an_hour < 0.8
-    assert 0.5 < total(one.at_end) / (one.the_job - total(one.at_end)) < 0.6
-    assert 0.7 < total(many.at_end) / (many.the_job - total(many.at_end)) < 0.85
+    assert 0.45 < total(one.at_end) / (one.the_job - total(one.at_end)) < 0.55
+    assert 0.7 < total(many.at_end) / (many.the_job - total(many.at_end)) < 0.8
     for nodes, every_s, says in (
-        (1, 60.0, "0.000826"),
-        (128, 60.0, "0.000534"),
-        (1, 300.0, "0.000404"),
-        (128, 300.0, "0.000242"),
+        (1, 60.0, "0.000881"),
+        (128, 60.0, "0.000582"),
+        (1, 300.0, "0.000429"),
+        (128, 300.0, "0.000259"),
     ):
         an_hour = estimate(Workload(nodes=nodes, evaluation_every_s=every_s), PRICES).an_hour / nodes
         assert float(says) == pytest.approx(an_hour, rel=0.02)
@@ -88,12 +88,12 @@ def test_given_the_page_on_costs_when_its_sentences_are_read_then_their_numbers_
     assert f"{more[0]} USD an hour more for a job of one node, {more[1]} for one of 128" in PAGE
     assert f"12 an hour for one node: {more[2]} |" in PAGE
     framework = [estimate(Workload(nodes=nodes, framework=True), PRICES).an_hour for nodes in (1, 128)]
-    assert all(5.2 < larger / plain < 6.0 for larger, plain in zip(framework, (one.an_hour, many.an_hour), strict=True))
+    assert all(5.0 < larger / plain < 6.0 for larger, plain in zip(framework, (one.an_hour, many.an_hour), strict=True))
 
 
 def test_given_the_readme_when_it_tells_costs_then_they_are_the_models() -> None:
     told = " ".join(README.split())
-    for nodes, says in ((1, "0.000455 USD an hour for a job of one node"), (128, "0.0369 USD for 128 nodes")):
+    for nodes, says in ((1, "0.000485 USD an hour for a job of one node"), (128, "0.0397 USD for 128 nodes")):
         assert says in told
         assert float(says.split()[0]) == pytest.approx(estimate(of(nodes), PRICES).an_hour, rel=0.05)
     idle = estimate(of(1), PRICES, packaged_unit_prices().free_a_month)

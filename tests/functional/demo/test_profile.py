@@ -17,6 +17,8 @@ from trainguard.engine.jobs.job_file import read_job_file
 from trainguard.records import JobStatus, Status
 
 NOW = 1_795_273_000.0
+FAULT = {"Dataloader", "LowGPUUtilization"}
+"""The slow data loader, and what it does to the GPUs."""
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +44,10 @@ def test_given_a_written_profile_when_judged_then_its_fault_is_found(folder: Pat
         params=None, prices=None, defaults="documented", instance_type=None, framework_expected=False
     )
     outcome = documented.open(str(folder)).analyze(stderr_progress(shown=False))
-    assert [line.rule for line in outcome.rules if line.status == Status.FIRED] == ["LowGPUUtilization"]
+    assert {line.rule for line in outcome.rules if line.status == Status.FIRED} == FAULT
 
 
-def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_then_one_fire_was_alerted(
+def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_then_each_rule_fires_once(
     folder: Path,
 ) -> None:
     """What the README promises: a first alert without a training job."""
@@ -58,9 +60,9 @@ def test_given_a_profile_copied_into_the_bucket_when_two_minutes_have_passed_the
         network.run_until(NOW + 60.0 * minute, batch_s=20.0)
         network.tick()
     fires = [each for each in network.world.executions.started.values() if each["kind"] == "fire"]
-    assert [(fire["job"], fire["rule"]) for fire in fires] == [("my-job", "LowGPUUtilization")]
+    assert sorted((fire["job"], fire["rule"]) for fire in fires) == sorted(("my-job", rule) for rule in FAULT)
     rows = {row.target: row.status for row in network.world.rows.of_job("my-job")}
-    assert rows["LowGPUUtilization"] == Status.FIRED
+    assert {rows[rule] for rule in FAULT} == {Status.FIRED}
 
 
 @pytest.mark.parametrize("words", [["no_such_recording", "new"], ["healthy", "."], []])

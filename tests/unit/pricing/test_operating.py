@@ -55,13 +55,13 @@ def test_given_one_node_when_estimated_by_hand_then_each_line_is_so_many_times_i
     assert lines["Lambda", "GiB-s of evaluate_objects"].amount == pytest.approx(
         60 * (0.035 + 25_320 * 2e-6) + 20 * 0.015, rel=0.01
     )
-    assert lines["DynamoDB", "write units of NodeState"].amount == 20 * (9 + 1)
-    assert lines["DynamoDB", "write units of RuleState"].amount == 4 * (7 + 7) + 3 + 2 + 4 + 12
+    assert lines["DynamoDB", "write units of NodeState"].amount == 20 * (10 + 1)
+    assert lines["DynamoDB", "write units of RuleState"].amount == 2 * 3 * (7 + 7) + 3 + 2 + 4 + 12
 
 
 def test_given_a_jobs_beginning_when_estimated_then_each_minute_is_evaluated_unless_each_is_anyway() -> None:
     started = {(line.service, line.what): line.amount for line in of(nodes=1, hours=24).at_start}
-    assert started["DynamoDB", "write units of NodeState"] == pytest.approx(17 / 60 * 40 * (9 + 1))
+    assert started["DynamoDB", "write units of NodeState"] == pytest.approx(17 / 60 * 40 * (10 + 1))
     assert started["DynamoDB", "write units of Jobs, with its index"] == pytest.approx(17 / 60 * 40 + 5)
     each = {line.what: line.amount for line in of(nodes=1, hours=24, evaluation_every_s=60.0).at_start}
     assert each["write units of NodeState"] == 0.0

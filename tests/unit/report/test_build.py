@@ -91,12 +91,11 @@ def test_given_a_folder_without_prices_when_built_then_the_cost_says_why(tmp_pat
     assert report.job.duration_s == pytest.approx(60 * MINUTES, abs=10.0)
 
 
-def test_given_a_finding_on_one_of_two_nodes_when_built_then_its_share_and_its_money_are_of_all_nodes(
-    tmp_path: Path,
-) -> None:
-    findings = judge(small(tmp_path)).state().report.findings
-    (finding,) = (each for each in findings if each.rule == "LowGPUUtilization")
-    assert (finding.nodes_affected, finding.nodes) == (1, 2)
-    assert finding.wasted_share is not None
-    assert finding.cost is not None
-    assert finding.wasted_share * finding.cost.spent == pytest.approx(finding.cost.lost, abs=0.01)
+def test_given_a_slow_node_of_two_when_built_then_the_money_is_of_all_nodes_and_claimed_once(tmp_path: Path) -> None:
+    findings = {each.rule: each for each in judge(small(tmp_path)).state().report.findings}
+    cause, symptom = findings["LoadBalancing"], findings["LowGPUUtilization"]
+    assert cause.cost is not None
+    assert cause.wasted_share is not None
+    assert cause.wasted_share * cause.cost.spent == pytest.approx(cause.cost.lost, abs=0.01)
+    assert (symptom.nodes_affected, symptom.nodes) == (1, 2)
+    assert symptom.cost is None
