@@ -39,6 +39,8 @@ _VERDICT = ("Status", "Measured", "Worst", "DataPoints", "Violations", "TimesFir
 MAX_STOPS_PER_HOUR = 100
 SOON = {"CPUBottleneck_patience_s": "50"}
 """Settings of every job: with patience in seconds a running job is judged before it is ten minutes old."""
+STOPS = {"stop-rules": "CPUBottleneck"}
+"""Settings of a job that may be stopped: the recordings fire Dataloader, too, soon before or after."""
 
 
 def deploy_stack(emulator: Emulator, folder: Path) -> Stack:
@@ -246,7 +248,9 @@ class Job:
         begin = (int(time.time()) // 60 - int(recorded.ended_s // 60) - 2) * 60 if start is None else start
         self.feed = JobFeed(job=name, recording=recorded, start=begin)
         self._s3 = stack.emulator.client("s3")
-        stack.deployment.create_training_job(self.feed, may_be_stopped=allowed, settings={**SOON, **(tags or {})})
+        stack.deployment.create_training_job(
+            self.feed, may_be_stopped=allowed, settings={**SOON, **(STOPS if allowed else {}), **(tags or {})}
+        )
 
     def upload(self, *, until_minute: float) -> list[str]:
         """Upload what the job writes up to that minute; return the keys."""
@@ -331,19 +335,19 @@ class Job:
         item: dict[str, Any] = self.stack.table("NodeStateTable").get_item(Key=key).get("Item", {})
         return item
 
-    def fires(self) -> list[Execution]:
-        """Return the executions that handled a fire, not those that told how a finding went on."""
-        fire = re.compile(rf"[A-Za-z]+-[0-9a-f]{{20}}-{re.escape(self.name[:40])}")
+    def fires(self, rule: str) -> list[Execution]:
+        """Return the executions that handled a fire of a rule, not those that told how its finding went on."""
+        fire = re.compile(rf"{rule}-[0-9a-f]{{20}}-{re.escape(self.name[:40])}")
         return [each for each in self.stack.executions(self.name[:40]) if fire.match(each.name)]
 
     def reports(self) -> list[Execution]:
         """Return the executions that made a full report at the job's end."""
         return self.stack.executions(self.name[:40], "ReportStateMachineArn")
 
-    def alerts(self) -> list[Mapping[str, Any]]:
-        """Return the alerts that were received."""
+    def alerts(self, rule: str) -> list[Mapping[str, Any]]:
+        """Return the alerts of a rule that were received."""
         self.stack.watcher.receive_alerts()
-        return self.stack.watcher.alerts.get(self.name, [])
+        return [alert for alert in self.stack.watcher.alerts.get(self.name, []) if alert["rule"] == rule]
 
     def stops(self) -> list[str | None]:
         """Return the error of each StopTrainingJob call; None for one that was accepted."""

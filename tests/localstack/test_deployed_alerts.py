@@ -52,7 +52,7 @@ def test_given_an_alert_that_was_not_sent_when_operators_send_it_then_it_goes_ou
 ) -> None:
     job = unsent(stack, "unsent", "AlertTopicArn", "ChatTopicArn")
     before = job.rows()[RULE]
-    assert (before.get("AlertId"), job.stops(), job.alerts()) == (None, [None], [])
+    assert (before.get("AlertId"), job.stops(), job.alerts(RULE)) == (None, [None], [])
 
     code, listed = alerts("list", job.name)
     assert (code, [(each["state"], each["alert_id"]) for each in listed["alerts"]]) == (0, [("unsent", "fire-unsent")])
@@ -72,7 +72,7 @@ def test_given_an_alert_that_was_not_sent_when_operators_send_it_then_it_goes_ou
 
     assert alerts("send", job.name)[1]["alerts"] == []
     stack.await_quiet()
-    assert len(job.alerts()) == 1
+    assert len(job.alerts(RULE)) == 1
     assert len(stack.executions("resend-")) == len({each.name for each in stack.executions("resend-")})
 
 
@@ -99,8 +99,8 @@ def test_given_what_was_told_later_when_it_was_not_sent_then_operators_send_that
 ) -> None:
     job = unsent(stack, "unsent-later", "ChatTopicArn", kind="cleared", alertId="fire-unsent-later-cleared")
     assert alerts("send", job.name)[0] == 0
-    until(lambda: any(alert["late"] for alert in job.alerts()), timeout_s=PATIENCE_S, what="the late alert")
-    kinds = [(alert["kind"], alert["late"]) for alert in job.alerts()]
+    until(lambda: any(alert["late"] for alert in job.alerts(RULE)), timeout_s=PATIENCE_S, what="the late alert")
+    kinds = [(alert["kind"], alert["late"]) for alert in job.alerts(RULE)]
     assert set(kinds) <= {("cleared", False), ("cleared", True)}
     assert ("cleared", True) in kinds
     assert job.stops() == []

@@ -137,7 +137,7 @@ def _switches(stack: Stack) -> tuple[str, str]:
 
 def _fire_of(job: Job) -> Any:
     """Return the input of the execution that handled the job's fire."""
-    (fire,) = job.fires()
+    (fire,) = job.fires(RULE)
     arn = f"{job.stack.outputs['FireStateMachineArn'].replace(':stateMachine:', ':execution:')}:{fire.name}"
     return json.loads(job.stack.emulator.client("stepfunctions").describe_execution(executionArn=arn)["input"])
 
@@ -172,7 +172,7 @@ def life(emulator: Emulator, stack: Stack, tmp_path_factory: pytest.TempPathFact
     whole = Job(passing, "cpu_bottleneck", "whole-run", start=job.feed.start)
     whole.upload(until_minute=WHOLE_MINUTES)
     whole.end()
-    verdicts, fires = (job.verdicts(), whole.verdicts()), len(job.fires())
+    verdicts, fires = (job.verdicts(), whole.verdicts()), len(job.fires(RULE))
 
     fate = read_fate(emulator.client("cloudformation"), NAME)
     for bucket in fate.buckets:

@@ -37,7 +37,7 @@ def test_given_a_job_that_hangs_when_its_profile_comes_then_the_rule_fires_and_t
 ) -> None:
     begin = (int(time.time()) // 60 - MINUTES - 1) * 60
     monkeypatch.setattr(profile_files, "START", begin + 17.0)
-    job = Job(stack, "cpu_bottleneck", "hangs-in-a-collective", start=begin, allowed=True)
+    job = Job(stack, "cpu_bottleneck", "hangs-in-a-collective", start=begin, allowed=True, tags={"stop-rules": RULE})
     folder = profile_files.write_job(hang(job.name), tmp_path)
     assert job.feed.upcoming is not None
     root = job.feed.upcoming.key.partition("profiler-output/")[0]
@@ -50,8 +50,8 @@ def test_given_a_job_that_hangs_when_its_profile_comes_then_the_rule_fires_and_t
     assert "steps have stopped" in row["Reason"]
     assert "looked busy" in row["Reason"]
     stack.await_quiet()
-    assert [each.status for each in job.fires() if each.name.startswith(RULE)] == ["SUCCEEDED"]
-    (alert,) = [each for each in job.alerts() if each["rule"] == RULE and each["kind"] == "fire"]
+    assert [each.status for each in job.fires(RULE)] == ["SUCCEEDED"]
+    (alert,) = [each for each in job.alerts(RULE) if each["kind"] == "fire"]
     assert alert["stop"]["made"] is True
     job.feed.stop()
     job.await_closed()

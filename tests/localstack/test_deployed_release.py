@@ -117,7 +117,7 @@ def test_given_a_release_when_deployed_without_cdk_then_a_rule_fires_and_its_par
     row = job.await_row(RULE, Status="FIRED", AlertId=None, ReportUri=None)
     job.end()
 
-    (alert,) = (alert for alert in job.alerts() if alert["kind"] == "fire")
+    (alert,) = (alert for alert in job.alerts(RULE) if alert["kind"] == "fire")
     assert alert["alert_id"] == row["AlertId"]
     assert row["Action"].startswith("Training job not stopped: the stop switch is 'dry-run'")
     assert job.stops() == []

@@ -123,14 +123,14 @@ def test_given_a_job_that_trains_when_a_rule_fires_then_a_report_of_its_state_is
     row = job.await_row(RULE, Status="FIRED", ReportUri=None)
     stack.await_quiet()
     client = stack.emulator.client("stepfunctions")
-    (fire,) = job.fires()
+    (fire,) = job.fires(RULE)
     arn = f"{stack.outputs['FireStateMachineArn'].replace(':stateMachine:', ':execution:')}:{fire.name}"
     pages = client.get_paginator("get_execution_history").paginate(executionArn=arn)
     happened = {event["type"] for page in pages for event in page["events"]}
     report = document(job)
     assert "ExecutionSucceeded" in happened
     assert "WaitStateEntered" not in happened
-    assert (report["scope"], report["final"], report["fired"]) == ("state", False, [RULE])
+    assert (report["scope"], report["final"], report["fired"][0]) == ("state", False, RULE)
     assert row["ReportUri"] == f"s3://{stack.deployment.bucket}/{ProfileRoot('', job.name).report}report.html"
     assert job.reports() == []
     job.end()

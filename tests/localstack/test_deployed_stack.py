@@ -64,8 +64,8 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_alerted_stopped_and_
     job.upload_rest()
     job.await_closed()
 
-    (alert,) = job.alerts()
-    (execution,) = job.fires()
+    (alert,) = job.alerts(RULE)
+    (execution,) = job.fires(RULE)
     report = job.report()
     assert job.stops() == [None]
     assert job.status() == "Stopped"
@@ -74,7 +74,7 @@ def test_given_an_opted_in_job_when_a_rule_fires_then_it_is_alerted_stopped_and_
     assert alert["stop"]["made"] is True
     assert (execution.status, execution.cause) == ("SUCCEEDED", "")
     assert report is not None
-    assert (report["final"], report["fired"]) == (True, [RULE])
+    assert (report["final"], report["fired"][0]) == (True, RULE)
     assert row["ReportUri"] == alert["report_page"]
     # Rows of the fire path outlive what the evaluator writes at the end.
     assert job.rows()[RULE]["Action"] == row["Action"]
@@ -88,15 +88,15 @@ def test_given_two_starved_nodes_without_the_tag_when_both_fire_then_one_alert_a
     job.await_row(f"{STARVED}#algo-2", Status="FIRED")
     stack.await_quiet()
 
-    (alert,) = job.alerts()
-    assert len(job.fires()) == 1
+    (alert,) = job.alerts(STARVED)
+    assert len(job.fires(STARVED)) == 1
     assert job.stops() == []
     assert job.status() == "InProgress"
     assert "not opted in" in row["Action"]
     assert alert["stop"] == {"made": False, "decision": "refused", "why": alert["stop"]["why"], "stop_at": None}
     job.finish()
     job.await_closed()
-    assert len(job.alerts()) == 1
+    assert len(job.alerts(STARVED)) == 1
 
 
 def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_happens_twice(stack: Stack) -> None:
@@ -114,7 +114,7 @@ def test_given_doorbells_that_ring_again_when_the_rule_has_fired_then_nothing_ha
     stack.await_quiet()
 
     assert replayed == {"batchItemFailures": []}
-    assert len(job.fires()) == len(job.alerts()) == len(job.stops()) == 1
+    assert len(job.fires(RULE)) == len(job.alerts(RULE)) == len(job.stops()) == 1
     assert job.node("algo-1#system")["Cursors"] == cursors
 
 
@@ -253,8 +253,8 @@ def test_given_a_job_that_has_ended_meanwhile_when_a_rule_fires_then_the_alert_s
     row = job.await_row(RULE, AlertId=None, ReportUri=None)
     job.await_closed()
 
-    (alert,) = job.alerts()
-    (execution,) = job.fires()
+    (alert,) = job.alerts(RULE)
+    (execution,) = job.fires(RULE)
     assert job.stops() == []
     assert alert["stop"]["made"] is False
     assert row["Action"] == alert["action"]
@@ -276,7 +276,7 @@ def test_given_a_report_that_cannot_be_built_when_a_rule_fires_then_stop_and_ale
     assert execution.cause.startswith("BuildReport: ")
     assert "no bucket" in execution.cause
     assert job.stops() == [None]
-    assert [alert["alert_id"] for alert in job.alerts()] == ["fire-without-report"]
+    assert [alert["alert_id"] for alert in job.alerts(RULE)] == ["fire-without-report"]
     assert row["Action"].startswith("Training job stopped: ")
     assert "ReportUri" not in row
 
@@ -310,7 +310,7 @@ def test_given_a_stop_that_sagemaker_refuses_when_a_rule_fires_then_alert_and_ro
 
     row = job.rows()[RULE]
     stack.await_quiet()
-    (alert,) = job.alerts()
+    (alert,) = job.alerts(RULE)
     assert execution.status == "FAILED"
     assert execution.cause.startswith("StopTrainingJob: ")
     assert set(job.stops()) == {"ValidationException"}
@@ -361,7 +361,7 @@ def test_given_many_evaluators_of_one_node_when_they_run_at_once_then_the_state_
     job.end()
 
     assert job.verdicts() == reference.verdicts()
-    assert len(job.fires()) == len([alert for alert in job.alerts() if alert["kind"] == "fire"]) == 1
+    assert len(job.fires(RULE)) == len([alert for alert in job.alerts(RULE) if alert["kind"] == "fire"]) == 1
 
 
 def test_given_a_function_with_the_deployed_layer_when_it_imports_then_all_comes_from_the_layer(

@@ -41,7 +41,7 @@ def graced(stack: Stack, name: str, **tags: str) -> Job:
 def heard(job: Job, kind: str) -> dict[str, Any]:
     """Wait for the alert of a kind."""
     return until(
-        lambda: next((dict(alert) for alert in job.alerts() if alert["kind"] == kind), None),
+        lambda: next((dict(alert) for alert in job.alerts(RULE) if alert["kind"] == kind), None),
         timeout_s=PATIENCE_S,
         what=f"the {kind} of {job.name}",
     )
@@ -125,7 +125,7 @@ def test_given_a_staged_rule_when_it_fires_then_its_row_says_so_and_nobody_is_pa
     row = job.await_row(RULE, Action="staged: nobody paged", ReportUri=None)
     stack.await_quiet()
     assert (row["StopDecision"], row["StopWhy"]) == ("refused", f"{RULE} is staged")
-    assert (job.stops(), [alert for alert in job.alerts() if alert["rule"] == RULE]) == ([], [])
+    assert (job.stops(), job.alerts(RULE)) == ([], [])
     job.end()
 
 
@@ -156,6 +156,6 @@ def test_given_an_hour_that_has_had_its_stops_when_another_fire_asks_then_it_is_
     assert job.stops() == []
     assert (row["StopDecision"], row["StopMade"]) == ("refused", False)
     assert row["StopWhy"].startswith(f"{MAX_STOPS_PER_HOUR} stops an hour are the ceiling")
-    (alert,) = job.alerts()
+    (alert,) = job.alerts(RULE)
     assert (alert["stop"]["made"], alert["stop"]["why"]) == (False, row["StopWhy"])
     job.finish()
