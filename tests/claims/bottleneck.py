@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.claims.context import Context, Expected, Fact, Recompute, mean_of
 from tests.claims.raw import Flags, Floats, Node
-from tests.claims.work import lasting, within
+from tests.claims.work import CLOCK_S, lasting, within
 
 PAUSE_S, RECUR_S, RECURRENCES = 60.0, 7_200.0, 3
 UNUSED_S = 600.0
@@ -40,13 +40,14 @@ class Waits:
         points = self.node.points
         busy = np.nan_to_num(points.gpus, nan=-1.0) >= 10.0
         found = np.zeros(points.gpus.shape, dtype=np.bool_)
-        minutes = np.floor(points.times / 60.0)
+        # A point is complete, and looked at, with the minute in which the next one is written.
+        minutes = np.floor(np.append(points.times[1:], np.inf) / 60.0)
         unused = np.zeros(points.gpus.shape[1])
         ever = np.zeros(points.gpus.shape[1], dtype=np.bool_)
         for minute in np.unique(minutes):
             rows = np.flatnonzero(minutes == minute)
             ever |= busy[rows].any(axis=0)
-            found[rows] = ever & (unused * self.node.interval_s < UNUSED_S)
+            found[rows] = ever & (unused * self.node.gpu_interval_s < UNUSED_S)
             for row in rows:
                 if points.active[row]:
                     unused = np.where(busy[row], 0.0, unused + 1.0)
@@ -65,9 +66,9 @@ class Waits:
         if not active.size:
             return np.zeros(chosen.size, dtype=np.bool_)
         chosen[active[-1] + 1 :] = False
-        longest = max(PAUSE_S, 2.0 * self.node.interval_s)
+        longest = max(PAUSE_S, 2.0 * self.node.gpu_interval_s)
         idle = [(int(one) + 1, int(next_)) for one, next_ in pairwise(active.tolist()) if next_ > one + 1]
-        pauses = [(begin, end) for begin, end in idle if points.times[end] - points.times[begin] > longest]
+        pauses = [(begin, end) for begin, end in idle if points.times[end] - points.times[begin] > longest + CLOCK_S]
         times = [(float(points.times[begin]), float(points.times[end])) for begin, end in pauses]
         for (begin, end), recurs in zip(pauses, lasting(times, longest, RECUR_S, RECURRENCES), strict=True):
             if not recurs:

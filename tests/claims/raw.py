@@ -17,6 +17,9 @@ Flags = NDArray[np.bool_]
 ACTIVE = 10.0
 """A GPU works from so many percent on."""
 
+CONFIGURED_S = (0.1, 0.2, 0.5, 1.0, 5.0, 60.0)
+"""The sampling intervals that the managed service lets one choose; samplers drift by a few milliseconds."""
+
 _EVENTS_OF = re.compile(r"(?P<end>\d+)_(?P<process>[^-]+)-(?P<node>.+)_pythontimeline\.json")
 
 
@@ -102,6 +105,18 @@ class Node:
     def gpus(self) -> list[str]:
         """Names of the GPUs whose utilization was sampled."""
         return sorted(self.of("GPUUtilization"), key=lambda name: (len(name), name))
+
+    @cached_property
+    def gpu_interval_s(self) -> float:
+        """Distance of the GPUs' samples, seconds: the shortest usual one, where they are rarer than those of cores."""
+        times = self.points.times[self.points.seen]
+        if times.size < 2:
+            return self.interval_s
+        shortest = float(np.quantile(np.diff(times), 0.1, method="lower"))
+        if shortest <= 1.5 * self.interval_s:
+            return self.interval_s
+        nearest = min(CONFIGURED_S, key=lambda each: abs(each - shortest))
+        return nearest if abs(nearest - shortest) < 0.01 * nearest else shortest
 
     @cached_property
     def used_gpus(self) -> list[str]:

@@ -46,6 +46,7 @@ _PLAIN = (
     r"of its last [\d,]+ minutes?",
     r"the other [\d,]+ nodes together",
     r"first batches",
+    r"what comes before the first step",
     r"over all samples",
     r"since its first (?:sample|work)",
     r"all samples",
@@ -165,6 +166,11 @@ def _first_rank(context: Context, match: re.Match[str]) -> str | None:
     )
 
 
+def _first_step(context: Context, match: re.Match[str]) -> str | None:
+    """Leave it to the fact: its recomputation holds that no step began earlier."""
+    return None if context.first("time_to_first_step") else "no fact says so"
+
+
 _CHECKS: tuple[tuple[str, Check], ...] = (
     (r"the least busy GPU", _least_busy),
     (r"behind the busiest", _busiest),
@@ -177,5 +183,6 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
     (r"the first of them", _slowest_core),
     (r"and all [\d.]+ %", _slowest_core),
     (r"Look at [^.;,]* first", _first_rank),
+    (r"the first step began", _first_step),
 )
 """What is said, and how it is held against the data: the first that fits has it."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.claims.claim import Untrue
 from tests.claims.context import gaps_of
-from tests.claims.raw import RawJob
+from tests.claims.raw import ACTIVE, RawJob
 from tests.claims.sentences import Sayable, text_claims
 from tests.claims.times import epoch
 from tests.claims.without_facts import WITHOUT_FACTS
@@ -36,6 +36,9 @@ _MEDIANS = re.compile(
     r"on (\S+) the medians are ([\d.]+) % of GPU and ([\d.]+) % of CPU, and 95 % of the points are at or below "
     r"([\d.]+) % of GPU and ([\d.]+) % of CPU"
 )
+INTERRUPTED_S, AT_ONCE_S = 120.0, 30.0
+"""A job whose nodes are all silent for so long was interrupted, unless a GPU works so soon after."""
+
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0}
 _MONEY = re.compile(r"\b[A-Z]{3} ([\d,]+(?:\.\d+)?)")
 _ACCOUNTS = re.compile(r"(\w+) accounts for ((?:more|less) than )?([\d.]+) %")
@@ -68,15 +71,55 @@ def verdict_claims(job: RawJob, report: dict[str, Any]) -> Iterator[Untrue | Non
 
 
 def _missing(job: RawJob, text: str) -> Iterator[Untrue | None]:
-    """Hold for how long a node has no samples: the distances of over three intervals, each less one."""
+    """Hold for how long a node has no samples: the distances of over three intervals, each less one.
+
+    Where the job had no instance nothing was to be seen: that time is none of the node's.
+    """
     for match in _MISSING.finditer(text):
         node = job.nodes[match[1]]
         times = np.unique(np.concatenate([series.times for series in node.series.values()]))
         distances, said = np.diff(times), float(match[2].replace(",", "")) * _SECONDS[match[3]]
-        lacking = distances[distances > max(5.0, 2.5 * node.interval_s)]
-        true, within = float(lacking.sum()) - node.interval_s * lacking.size, (lacking.size + 1) * node.interval_s
-        holds = abs(said - true) <= within + 0.1 * _SECONDS[match[3]]
-        yield None if holds else Untrue("verdict, health", match[0], f"it has none for {true:.0f} s")
+        places = np.flatnonzero(distances > max(5.0, 2.5 * node.interval_s))
+        lost = [float(distances[place]) - node.interval_s for place in places]
+        kinds = [_is_restart(job, float(times[place]), float(times[place + 1])) for place in places]
+        least = sum(each for each, restart in zip(lost, kinds, strict=True) if restart is False)
+        most = sum(each for each, restart in zip(lost, kinds, strict=True) if restart is not True)
+        within = (len(lost) + 1) * node.interval_s + 0.1 * _SECONDS[match[3]]
+        holds = least - within <= said <= most + within
+        yield None if holds else Untrue("verdict, health", match[0], f"it has none for {least:.0f} to {most:.0f} s")
+
+
+def _is_restart(job: RawJob, begin: float, end: float) -> bool | None:
+    """Tell whether a silence is one of the whole job, with a start-up after it; None where nobody can say.
+
+    GPUs that work within half a minute were there all the time. What they did is kept in 120 parts of the job: where
+    these are longer, GPUs that are idle at first and then work, or work and then do not, may be taken for either.
+    """
+    if end - begin < INTERRUPTED_S or _somebody_wrote(job, begin, end):
+        return False
+    first, last = job.span
+    found = {_works_within(job, end, seconds) for seconds in (AT_ONCE_S, max((last - first) / 60.0, 2.0 * AT_ONCE_S))}
+    return None if len(found) > 1 else not found.pop()
+
+
+def _somebody_wrote(job: RawJob, begin: float, end: float) -> bool:
+    """Tell whether a node wrote a sample in the middle of a silence of another, or a step went on in it."""
+    middle = begin + 0.5 * (end - begin)
+    steps = [each for events in job.events.values() for each in events if each.phase.startswith("Step:")]
+    samples = (series.times for node in job.nodes.values() for series in node.series.values())
+    apart = 0.5 * (end - begin) - INTERRUPTED_S / 2.0
+    near = any(bool((np.abs(times - middle) < apart).any()) for times in samples)
+    return near or any(each.start < middle + apart and each.end > middle - apart for each in steps)
+
+
+def _works_within(job: RawJob, at: float, seconds: float) -> bool:
+    """Tell whether a GPU is active on average from a time on."""
+    values = [
+        series.between(at - job.interval_s, at + seconds)
+        for node in job.nodes.values()
+        for series in node.of("GPUUtilization").values()
+    ]
+    return any(float(each.mean()) >= ACTIVE for each in values if each.size)
 
 
 def _medians(job: RawJob, text: str) -> Iterator[Untrue | None]:

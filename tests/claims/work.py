@@ -9,6 +9,8 @@ from tests.claims.raw import Flags, Floats, Node, Points
 PAUSE_S, PAUSE_POINTS = 60.0, 3
 WORK_S, WORK_POINTS = 60.0, 3
 UNSEEN_S = 60.0
+CLOCK_S = 1e-3
+"""Times are told to the millisecond: so the distance of three intervals may differ from them by as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ def runs_of(node: Node) -> list[Run]:
     points = node.points
     rows = np.flatnonzero(points.seen)
     found: list[Run] = []
-    longest = max(UNSEEN_S, 3.0 * node.interval_s)
+    longest = max(UNSEEN_S, 3.0 * node.gpu_interval_s) + CLOCK_S
     for place, row in enumerate(rows.tolist()):
         gap = place > 0 and points.times[row] - points.times[rows[place - 1]] > longest
         active = bool(points.active[row])
@@ -99,7 +101,7 @@ class _Sorter:
 
 def work_of(node: Node) -> Work:
     """Return which points of a node are kept."""
-    sorter = _Sorter(node.points, node.interval_s)
+    sorter = _Sorter(node.points, node.gpu_interval_s)
     for run in runs_of(node):
         sorter.take(run)
     kept = np.zeros(node.points.times.size, dtype=np.bool_)

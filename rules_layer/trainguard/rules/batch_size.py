@@ -90,6 +90,10 @@ SPEC = RuleSpec(
 )
 
 
+_PAUSED = 2.1
+"""A distance of kept points that is so many times the usual one is a pause, or time without samples."""
+
+
 class BatchSizeState(msgspec.Struct, array_like=True):
     """Since which kept point the node has been low at every evaluation, and the kept points judged and found low.
 
@@ -267,17 +271,25 @@ def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, floa
             **where,
         )
     yield Fact(name="samples", value=points, **where)
-    yield Fact(name="window", value=points * _distance_s(view, points), unit="s", **where)
+    yield Fact(name="window", value=_time_s(view, points), unit="s", **where)
 
 
-def _distance_s(view: NodeView, points: int) -> float:
-    """Return the usual distance of the newest kept points, seconds, as they were sampled."""
-    distances = np.diff(view.kept_times[-points:])
-    return float(np.median(distances)) if distances.size else view.interval_s
+def _time_s(view: NodeView, points: int) -> float:
+    """Return for how long the newest kept points stand, seconds, as they were sampled.
+
+    A point stands until the next one, but not over a pause, and the newest no longer than the samples go on. Of points
+    that are no longer held, each stands for the mean of those that are.
+    """
+    times = view.kept_times[-points:]
+    distances = np.diff(times)
+    usual = float(np.median(distances)) if distances.size else view.interval_s
+    goes_on = max(float(view.watermark_s or times[-1]) - float(times[-1]), view.interval_s)
+    held = float(np.where(distances > _PAUSED * usual, usual, distances).sum()) + min(usual, goes_on)
+    return held / len(times) * points
 
 
 def _lasting_facts(points: int, view: NodeView, needed: int | None) -> list[Fact]:
     """Return for how many points all has been low; ``needed`` is from how many on it counts, None where it does."""
     threshold = None if needed is None else float(needed)
-    low_s = points * _distance_s(view, len(view.kept_times))
+    low_s = _time_s(view, points) if points else 0.0
     return [node_fact("points_low", points, view, threshold=threshold), node_fact("low_time", low_s, view, unit="s")]
