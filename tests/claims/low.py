@@ -6,10 +6,11 @@ import numpy as np
 
 from tests.claims.context import Context, Expected, Fact, Range, Recompute, mean_of, samples
 from tests.claims.raw import ACTIVE, Floats, Node, Series
-from tests.claims.work import within
+from tests.claims.work import PAUSE_POINTS, within
 
 MINUTE_S = 60.0
 NEWEST_MINUTES = 20
+LEAST_PAUSE_S, NEWEST_PAUSES = 10.0, 8
 
 
 def _quantile(share: float) -> Recompute:
@@ -136,16 +137,18 @@ def _samples(context: Context, fact: Fact) -> Expected:
     return float((within(points.times, fact.get("from"), fact.get("to")) & points.seen).sum())
 
 
-def _pauses(context: Context, fact: Fact, reach_s: float = 0.0) -> list[tuple[float, float]]:
-    """Return the idle times between work in a fact's time."""
+def _pauses(context: Context, fact: Fact) -> list[tuple[float, float]]:
+    """Return the pauses in a fact's time: idle times between work of three samples and ten seconds, the newest ones."""
     node = context.node(fact)
-    start, end = fact.get("from"), fact.get("to")
+    points, start, end = node.points, fact.get("from"), fact.get("to")
     return [
         (begin, until)
         for begin, until in _breaks(context, node)
-        if (start is None or begin >= start - node.interval_s - reach_s)
-        and (end is None or until <= end + node.interval_s + reach_s)
-    ]
+        if (start is None or begin >= start - node.interval_s)
+        and (end is None or until <= end + node.interval_s)
+        and until - begin >= LEAST_PAUSE_S
+        and int((points.seen & (points.times >= begin - 1e-3) & (points.times < until - 1e-3)).sum()) >= PAUSE_POINTS
+    ][-NEWEST_PAUSES:]
 
 
 def _breaks(context: Context, node: Node) -> list[tuple[float, float]]:
@@ -155,17 +158,12 @@ def _breaks(context: Context, node: Node) -> list[tuple[float, float]]:
 
 
 def _pause_length(context: Context, fact: Fact) -> Expected:
-    """Return the median length of pauses: of those that the fact tells of, or of all that are as long or longer."""
     lengths = [end - begin for begin, end in _pauses(context, fact)]
-    value = float(fact["value"])
-    long = [each for each in lengths if each >= 0.5 * value]
-    return float(np.median(long)) if long else math.nan
+    return float(np.median(lengths)) if lengths else math.nan
 
 
 def _period(context: Context, fact: Fact) -> Expected:
-    length = context.first("pause_length")
-    least = 0.5 * float(length["value"]) if length else 0.0
-    starts = [begin for begin, end in _pauses(context, fact) if end - begin >= least]
+    starts = [begin for begin, _ in _pauses(context, fact)]
     return float(np.median(np.diff(starts))) if len(starts) > 1 else math.nan
 
 
@@ -175,19 +173,26 @@ def _pause_share(context: Context, fact: Fact) -> Expected:
 
 
 def _paused_time_share(context: Context, fact: Fact) -> Expected:
-    node = context.node(fact)
-    total = sum(end - begin for begin, end in _breaks(context, node))
-    pauses = sum(end - begin for begin, end in context.raw.work(node).pauses)
-    paid = node.last - node.first + node.interval_s
+    """Return the share of idle runs that are over: of pauses at least, and of all at most."""
+    node, until = context.node(fact), _until(context, fact)
+    total = sum(end - begin for begin, end in _breaks(context, node) if end <= until)
+    pauses = sum(end - begin for begin, end in context.raw.work(node).pauses if end <= until)
+    paid = until - node.first + node.interval_s
     return Range(pauses / paid - 0.01, total / paid + 0.01)
 
 
 def _paused_share(context: Context, fact: Fact) -> Expected:
-    node = context.node(fact)
+    node, until = context.node(fact), _until(context, fact)
     work, times = context.raw.work(node), node.points.times
-    paused = sum(int((node.points.seen & (times >= begin) & (times < end)).sum()) for begin, end in work.pauses)
-    kept = int(work.kept.sum())
+    over = [(begin, end) for begin, end in work.pauses if end <= until]
+    paused = sum(int((node.points.seen & (times >= begin) & (times < end)).sum()) for begin, end in over)
+    kept = int((work.kept & (times <= until)).sum())
     return paused / (paused + kept) if paused + kept else math.nan
+
+
+def _until(context: Context, fact: Fact) -> float:
+    """Return up to when a fact was known, to a millisecond: what is over is told as of the time when it held."""
+    return float(fact.get("to") or context.node(fact).last) + 1e-3
 
 
 def _low_time(context: Context, fact: Fact) -> Expected:

@@ -124,6 +124,12 @@ class Tally(msgspec.Struct, array_like=True):
         return Contrast(total.good, total.poor)
 
     @property
+    def recent(self) -> range:
+        """The epoch minutes of the recent window: the newest one that counts, and those before it; empty of nothing."""
+        newest = self.minutes[-1].minute if self.minutes else -1
+        return range(newest - RECENT_MINUTES + 1, newest + 1)
+
+    @property
     def gone_slow(self) -> MinuteCount:
         """The slow minutes that are no longer held, as one."""
         return MinuteCount(0, self.slow, 0) if self.gone is None else self.gone

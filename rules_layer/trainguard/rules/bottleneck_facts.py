@@ -51,13 +51,13 @@ class CoreSeries:
     peak_unit: str
 
 
-def share_facts(share: Share, view: NodeView, threshold: float, recent: int | None) -> Iterator[Fact]:
-    """Yield in how many points it was seen; ``recent`` is of how many minutes they are, None of the whole job."""
-    start = view.first_active_at
-    if recent is not None and view.watermark_s is not None:
-        floor = MINUTE_S * (view.watermark_s // MINUTE_S - recent + 1)
-        start = floor if start is None else max(floor, start)
-    where: dict[str, Any] = {"node": view.node, "start": start, "end": view.watermark_s}
+def share_facts(share: Share, view: NodeView, threshold: float, recent: range | None) -> Iterator[Fact]:
+    """Yield in how many points it was seen; ``recent`` are the epoch minutes they are of, None of the whole job."""
+    start, end = view.first_active_at, view.watermark_s
+    if recent is not None and end is not None:
+        # The newest minute that counts may lie before an idle run that goes on.
+        start, end = max(MINUTE_S * recent.start, start or 0.0), min(MINUTE_S * recent.stop, end)
+    where: dict[str, Any] = {"node": view.node, "start": start, "end": end}
     yield Fact(
         name="share_of_samples",
         value=share.percent / 100.0,
@@ -69,7 +69,7 @@ def share_facts(share: Share, view: NodeView, threshold: float, recent: int | No
     yield Fact(name="samples_found", value=share.hits, **where)
     yield Fact(name="samples", value=share.judged, **where)
     if recent is not None:
-        yield Fact(name="window", value=MINUTE_S * recent, unit="s", **where)
+        yield Fact(name="window", value=MINUTE_S * len(recent), unit="s", **where)
 
 
 def core_facts(count: MinuteCount, series: CoreSeries, view: NodeView, *, newest: bool) -> Iterator[Fact]:

@@ -196,9 +196,8 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
             why = [*contrast_facts(contrast, self.series, view, self.limit(parameters))]
         elif costly and found is None:
             kind, why = kind.ending("over"), [node_fact("free_minutes", LAPSED_MINUTES, view, unit="min")]
-        recent = RECENT_MINUTES if recently else None
         facts = (
-            *share_facts(measured, view, parameters.threshold, recent),
+            *share_facts(measured, view, parameters.threshold, kept.recent if recently else None),
             *self._condition(kept, slow, view, parameters, by_points=evidence is points),
             *why,
         )

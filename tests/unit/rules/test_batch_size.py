@@ -243,3 +243,22 @@ def test_given_a_small_batch_when_it_fires_then_its_onset_and_gpus_are_those_of_
     result = judge(minutely([SMALL] * 70), A_POINT_A_MINUTE, closed=False)
 
     assert (result.last.onset, result.last.gpus) == (result.view.first_active_at, ("gpu0",))
+
+
+def test_what_is_low_is_no_longer_than_its_points_stand() -> None:
+    gpu = np.full((123, 2), np.nan)
+    seen = np.cumsum([0, *([3, 3, 3, 3, 2] * 9)[:41]])  # samplers take turns: every 90 s, now and then after 60 s
+    gpu[seen[seen < 123]] = SMALL
+    node = series(gpu, interval_s=30.0)
+
+    result = judge(node, BatchSizeParameters(window=20, patience=2))
+
+    facts = {fact.name: fact for fact in result.last.facts}
+    job_s = float(node.times[-1] - node.times[0]) + 30.0
+    window = facts["window"]
+    assert float(facts["low_time"].value) <= job_s
+    assert float(facts["low_time"].value) == pytest.approx(job_s, rel=0.05)
+    assert window.start is not None
+    assert window.end is not None
+    assert float(window.value) == pytest.approx(window.end - window.start, abs=90.0)
+    assert float(window.value) < 19.6 * 90.0

@@ -122,6 +122,20 @@ def test_given_a_fault_late_in_a_long_job_when_it_has_lasted_20_minutes_then_the
     assert result.last.affected_share == result.last.plain_details["share_percent"] / 100.0
 
 
+def test_the_recent_window_ends_with_the_newest_minute_that_counts() -> None:
+    healthy, fault, quiet = 240 * 12, starved(25.0, 0.9), 4 * 12
+    gpu = np.concatenate([np.full(healthy, BUSY), fault.gpu[:, 0], np.full(12, BUSY), np.zeros(quiet)])
+    cpu = np.concatenate([np.full(healthy, COOL), fault.cpu_max, np.full(12 + quiet, HOT)])
+
+    last = judge(series(gpu, cpu=cpu, interval_s=5.0), closed=False).last
+
+    facts = {fact.name: fact for fact in last.facts}
+    samples, minutes = facts["samples"], 240 + 25 + 1
+    assert (samples.start, samples.end) == (JOB_START + 60.0 * (minutes - 30), JOB_START + 60.0 * minutes)
+    assert samples.value == 30 * 12
+    assert facts["window"].value == 1_800.0
+
+
 def test_given_few_points_after_a_gap_when_they_are_all_bottlenecks_then_the_recent_window_stays_silent() -> None:
     missing = np.full(40 * 12, np.nan)
     late_gpu = np.tile([0.0, 0.0, 0.0, BUSY], 30)
