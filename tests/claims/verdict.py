@@ -93,13 +93,16 @@ def _is_restart(job: RawJob, begin: float, end: float) -> bool | None:
     """Tell whether a silence is one of the whole job, with a start-up after it; None where nobody can say.
 
     GPUs that work within half a minute were there all the time. What they did is kept in 120 parts of the job: where
-    these are longer, GPUs that are idle at first and then work, or work and then do not, may be taken for either.
+    these are longer than the half minute, or no sample lies in it, idle GPUs may not be known to be idle.
     """
     if end - begin < INTERRUPTED_S or _somebody_wrote(job, begin, end):
         return False
-    first, last = job.span
-    found = {_works_within(job, end, seconds) for seconds in (AT_ONCE_S, max((last - first) / 60.0, 2.0 * AT_ONCE_S))}
-    return None if len(found) > 1 else not found.pop()
+    part = (job.span[1] - job.span[0]) / 60.0
+    found = {_works_within(job, end, seconds) for seconds in (AT_ONCE_S, max(part, 2.0 * AT_ONCE_S))}
+    if len(found) > 1:
+        return None
+    coarse = max(part, job.interval_s) > AT_ONCE_S
+    return False if found == {True} else None if coarse else True
 
 
 def _somebody_wrote(job: RawJob, begin: float, end: float) -> bool:
