@@ -40,8 +40,8 @@ _COMMON: dict[str, Recompute] = {
     "share_of_points_on_nodes": _share_on_nodes,
 }
 
-UNJUDGED = "unjudged_"
-"""Begins the names of facts that say why a node has no verdict."""
+UNJUDGED, UNJUDGED_NOW = "unjudged_", "unjudged_now_"
+"""Begin the names of facts that say why a node has no verdict; of the end, where it was judged before."""
 
 
 def _kept_points(context: Context, fact: Fact) -> Expected:
@@ -106,16 +106,20 @@ def fact_claims(raw: Raw, finding: dict[str, Any], parameters: dict[str, Any]) -
 
 def _unjudged(context: Context, fact: Fact) -> tuple[Context, Recompute | None]:
     """Return the facts of the node without a verdict, as a finding's, and what recomputes one of them."""
-    name = fact["name"].removeprefix(UNJUDGED)
+    is_now = fact["name"].startswith(UNJUDGED_NOW)
+    before = UNJUDGED_NOW if is_now else UNJUDGED
+    name = fact["name"].removeprefix(before)
     own = [
-        {**each, "name": each["name"].removeprefix(UNJUDGED)}
+        {**each, "name": each["name"].removeprefix(before)}
         for each in context.finding["facts"]
-        if each["name"].startswith(UNJUDGED)
+        if each["name"].startswith(before) and each["name"].startswith(UNJUDGED_NOW) == is_now
     ]
     seen = {each["name"]: each for each in own}
     of_rule = RULES.get(context.rule, {}).get(name)
     # A node that waits says how long its stream was; one that was judged earlier says what was found then.
     recompute = of_rule if of_rule and "from" in fact and "idle_since" in seen else _UNJUDGED.get(name, of_rule)
+    if is_now:
+        recompute = _UNJUDGED.get(name, of_rule)
     return Context(context.raw, {**context.finding, "facts": own}, context.parameters), recompute
 
 

@@ -54,11 +54,11 @@ class RuleResult:
     ``time_left_s``, of a risk that has cost nothing yet, is in how many seconds it comes true if it goes on as it did;
     None where nobody can say.
 
-    ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made of
-    these alone, by the rule's own text. ``clause`` is what was found in a few words. ``found`` are the words of a
-    finding that is over, beside those of now; the engine sets them. ``progress`` is how far its patience is, in every
-    status. ``needs_longer`` says, of a judgement that is none yet, that a job as short cannot have what the rule looks
-    for: it leaves no doubt that the job is healthy.
+    ``kind`` is one of the rule's enumeration, and ``facts`` are what the judgement rests on: the sentences are made
+    of these alone, by the rule's own text. ``clause`` is what was found in a few words. ``found`` are the words of
+    a finding that is over, beside those of now; the engine sets them. ``facts_now`` are then what the words of now
+    rest on. ``progress`` is how far its patience is, in every status. ``needs_longer`` says, of a judgement that is
+    none yet, that a job as short cannot have what the rule looks for: it leaves no doubt that the job is healthy.
     """
 
     status: Status
@@ -89,6 +89,7 @@ class RuleResult:
     facts: tuple[Fact, ...] = ()
     clause: str = ""
     found: Words | None = None
+    facts_now: tuple[Fact, ...] = ()
     needs_longer: bool = False
 
     @classmethod

@@ -5,9 +5,11 @@ from typing import Any
 
 import msgspec
 
+from trainguard.engine.streams.last_finding import LastFinding
 from trainguard.engine.verdicts.combine import combine
 from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Reach, Verdict
+from trainguard.finding import Fact
 from trainguard.records import JOB_NODE, Status
 from trainguard.rules.rule_result import RuleResult
 
@@ -117,3 +119,19 @@ def test_given_nodes_that_fired_for_one_episode_when_combined_then_the_least_gra
     parts = {"algo-1": told("critical", 1), "algo-2": told("medium", 1), "algo-3": told("low", 0), "algo-4": verdict()}
     assert combine(RULE, parts).history.alerted_severity == "medium"
     assert combine(RULE, {**parts, "algo-5": told(None, 1)}).history.alerted_severity is None
+
+
+def test_a_node_without_verdict_has_the_facts_of_then_and_now() -> None:
+    idle, points = Fact(name="idle_time", value=1_500.0, unit="s"), Fact(name="points", value=71, threshold=257.0)
+    earlier = verdict(is_open=True, facts=(idle,), kind="nearly_idle").result
+    now = verdict(status=Status.WARMING_UP, facts=(points,)).result
+    waiting = LastFinding.of("Own", earlier, at=600.0, began_at=0.0).with_result("Own", now, 900.0)
+
+    parts = {"algo-1": verdict(is_open=True), "algo-2": Verdict(RULE, waiting, FiringHistory())}
+    facts = combine(RULE, parts).result.facts
+
+    assert {fact.name: fact.value for fact in facts if fact.name.startswith("unjudged_")} == {
+        "unjudged_idle_time": 1_500.0,
+        "unjudged_now_points": 71,
+    }
+    assert next(fact for fact in facts if fact.name == "unjudged_now_points").threshold == 257.0

@@ -77,6 +77,7 @@ class LastFinding(msgspec.Struct, array_like=True):
             found=found,
             kind=self.kind,
             facts=self.facts,
+            facts_now=now.facts,
             worst=self.worst,
             affected_share=max(affected, default=None),
             confidence=self.confidence,

@@ -15,6 +15,7 @@ from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.engine.verdicts.words import (
     NODES,
     NODES_FIRED,
+    NOW,
     POINTS_JUDGED,
     POINTS_SEEN,
     SHARE_OF_POINTS,
@@ -93,8 +94,9 @@ def _facts(verdicts: Mapping[str, Verdict], nodes: Sequence[str]) -> tuple[Fact,
 
 def _why_unjudged(first: Verdict, waiting: int) -> tuple[Fact, ...]:
     """Return how many nodes have no verdict, and what the reason of the first of them rests on."""
-    number = Fact(name=WAITING, value=waiting, unit="nodes")
-    return number, *(msgspec.structs.replace(fact, name=f"{UNJUDGED}{fact.name}") for fact in first.result.facts)
+    number, result = Fact(name=WAITING, value=waiting, unit="nodes"), first.result
+    named = [*((UNJUDGED, fact) for fact in result.facts), *((f"{UNJUDGED}{NOW}", fact) for fact in result.facts_now)]
+    return number, *(msgspec.structs.replace(fact, name=f"{before}{fact.name}") for before, fact in named)
 
 
 def _worst(node: str, series: str | None) -> str | None:

@@ -13,8 +13,9 @@ NODES_FIRED, NODES = "nodes_fired", "nodes_judged"
 SILENT = "silent"
 POINTS_SEEN, POINTS_JUDGED = "points_seen_on_nodes", "points_judged_on_nodes"
 SHARE_OF_POINTS = "share_of_points_on_nodes"
-WAITING, UNJUDGED = "nodes_without_verdict", "unjudged_"
-"""How many nodes have no verdict; before the names of the facts that say why the first of them has none."""
+WAITING, UNJUDGED, NOW = "nodes_without_verdict", "unjudged_", "now_"
+"""How many nodes have no verdict; before the names of the facts that say why the first of them has none, and, where
+these are of what was found earlier, after that before the names of those of now."""
 
 
 def past_words(rule: str, kind: str, facts: tuple[Fact, ...], *, reason: str, advice: str | None) -> Words:
