@@ -126,4 +126,4 @@ def _graver(one: JobScore, other: JobScore) -> bool:
     if second.fails_in_h is not None:
         return False
     least, most = first.wasted[0] / one.job.paid_min, second.wasted[1] / other.job.paid_min
-    return least - most >= goals.GRAVER_BY_SHARE
+    return least - most >= (goals.GRAVER_BY_SHARE if most else goals.GRAVER_THAN_A_RISK)
