@@ -1,11 +1,13 @@
 """The facts of GPUs, or nodes, against each other: how busy they were over which time."""
 
+import math
 from collections.abc import Sequence
 
 from trainguard.finding import Fact
 from trainguard.rules.balance_times import FINE_S, Stretch
 from trainguard.rules.balance_window import WIDE_GAP, Gaps
 from trainguard.rules.divergence import MAX_DISTANCE, Comparison
+from trainguard.rules.rule_inputs import NodeView
 
 Side = tuple[str, str | None]
 """A node, and one of its GPUs; None for all of them together."""
@@ -60,8 +62,10 @@ def compared_facts(
     )
 
 
-def stopped_facts(node: str, gpu: str, when: Stretch, span: tuple[float, float]) -> tuple[Fact, ...]:
+def stopped_facts(view: NodeView, gpu: str, when: Stretch) -> tuple[Fact, ...]:
     """Return when a GPU stopped working, and when it worked again: to three minutes, ``from`` and ``to`` say which."""
+    first = -math.inf if view.first_sample_at is None else view.first_sample_at
+    newest = math.inf if view.watermark_s is None else view.watermark_s
     ends = (("stopped_at", when.begin), ("worked_again_at", when.end))
     return tuple(
         Fact(
@@ -69,10 +73,10 @@ def stopped_facts(node: str, gpu: str, when: Stretch, span: tuple[float, float])
             value=at,
             unit="time",
             series="GPUUtilization",
-            node=node,
+            node=view.node,
             device=gpu,
-            start=min(max(at - FINE_S, span[0]), at),
-            end=max(min(at + FINE_S, span[1]), at),
+            start=min(max(at - FINE_S, first), at),
+            end=max(min(at + FINE_S, newest), at),
         )
         for name, at in ends
         if at is not None

@@ -25,4 +25,7 @@ def silence(view: NodeView, gaps: Gaps, low: int, since: float | None) -> Stretc
     begin = since if stretch.begin is None else stretch.begin
     if begin is None or begin - view.first_active_at < SILENT_BLOCKS * FINE_S:
         return None
-    return Stretch(begin, stretch.end) if gaps.fine.is_silent(low, begin, stretch.end) else None
+    if not gaps.fine.is_silent(low, begin, stretch.end):
+        return None
+    # It worked up to a pause of the whole node, and not after it: so it did nothing in the pause either.
+    return Stretch(gaps.fine.seen_until(low, begin), stretch.end)

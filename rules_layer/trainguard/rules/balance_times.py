@@ -77,6 +77,11 @@ class FineMeans:
             end=float(starts[last]) if over else None,
         )
 
+    def seen_until(self, side: int, at: float) -> float:
+        """Return up to when a side had points before ``at``, epoch seconds: ``at`` itself without a pause there."""
+        before = self.starts[(self.starts < at) & (self.points[:, side] > 0.0)]
+        return min(float(before[-1]) + FINE_S, at) if before.size else at
+
     def is_silent(self, side: int, begin: float, end: float | None) -> bool:
         """Tell whether a side did nothing from ``begin`` to ``end``, epoch seconds; the edges are not looked at."""
         inner = self.starts >= begin + FINE_S

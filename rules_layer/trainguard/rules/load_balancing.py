@@ -113,7 +113,7 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
             affected = float(compared.unlike[row, column]) if fired else None
         when = silence(view, gaps, worst, state.since) if outcome.status is Status.FIRED and by_gap else None
         if when is not None:
-            stopped = stopped_facts(view.node, view.gpu_names[worst], when, gaps.spans[worst])
+            stopped = stopped_facts(view, view.gpu_names[worst], when)
             facts = (*gap_facts(gaps, sides, worst), *stopped)
             outcome = replace(by_gap_of(gaps, sides), status=Status.FIRED, kind=LoadBalancingKind.STOPPED, facts=facts)
         fired = outcome.status is Status.FIRED

@@ -48,3 +48,17 @@ def test_given_a_gpu_that_works_and_then_stops_when_it_fires_then_it_says_when_a
 def test_given_a_gpu_that_waits_or_never_worked_when_it_fires_then_it_did_not_stop() -> None:
     for node in (beside((61.0, 97.0), (80.0, 40.0)), beside((140.0, 0.0))):
         assert "stopped working" not in judge(node, closed=False).last.reason
+
+
+def test_a_gpu_that_stops_in_a_pause_of_all_stopped_before_it() -> None:
+    busy, idle = np.full(POINTS_A_MINUTE * 30, 97.0), np.zeros(POINTS_A_MINUTE * 12)
+    rest = np.full(POINTS_A_MINUTE * 60, 97.0)
+    gpus = np.column_stack([np.concatenate([busy, idle, rest]), np.concatenate([busy, idle, np.zeros(rest.size)])])
+
+    last = judge(series(gpus, interval_s=60.0 / POINTS_A_MINUTE)).last
+
+    stopped = next(fact for fact in last.facts if fact.name == "stopped_at")
+    assert stopped.start is not None
+    assert stopped.end is not None
+    assert stopped.start <= JOB_START + 1_800.0 <= stopped.end
+    assert float(stopped.value) == pytest.approx(JOB_START + 1_800.0, abs=FINE_S)
