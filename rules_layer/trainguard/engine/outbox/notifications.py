@@ -6,7 +6,7 @@ the alert of its fire; that it explains another finding makes it no graver, for 
 job has ended its report says how each finding stands, and nothing more is told.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainguard.engine.outbox.fires import with_ledger
@@ -28,18 +28,18 @@ def due_notifications(
     verdicts: Sequence[Verdict],
     account: Account,
     state: JobState,
-    ledger: Ledger | None = None,
+    ledger: Callable[[], Ledger | None] = lambda: None,
 ) -> list[OutboxEntry]:
-    """Return a job's due notifications, and record them in ``state``."""
+    """Return a job's due notifications, and record them in ``state``; ``ledger`` is asked of what people know."""
     if job.closing or account.watermark_s is None:
         return []
     news: list[OutboxEntry] = []
     for verdict in verdicts:
         if verdict.history.alerted == plan.episode_of(verdict.rule):
             node = (verdict.result.worst or "").partition("/")[0] or None
-            finding = finding_of(verdict, account, node, ledger=ledger).finding
+            finding = finding_of(verdict, account, node, ledger=ledger()).finding
             news.extend(_of_finding(job, verdict, finding, state, at=account.watermark_s))
-    return [replace(entry, finding=with_ledger(entry.finding, ledger)) for entry in news]
+    return [replace(entry, finding=with_ledger(entry.finding, ledger())) for entry in news]
 
 
 def notified_cleared(state: JobState, rule: str, episode: int) -> bool:

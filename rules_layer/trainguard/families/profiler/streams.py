@@ -230,7 +230,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
-            use=GpuTime() if system is None else self._sampled[node].use,
+            use=GpuTime if system is None else lambda: self._sampled[node].use,
         )
         return facts, failed
 
