@@ -305,11 +305,11 @@ def increases_of(state: MemoryState, increase: float, window_s: float) -> list[I
         recent = (len(growth.floors) - MAX_FLOORS // 2) * growth.stride + growth.pending
         if is_risen(found.jump, at_full.jump):
             kind = "jump"
-        elif at_full.rise.goes_on and found.z > TREND_Z and is_risen(found.trend, at_full.trend):
+        elif found.z > TREND_Z and is_risen(found.trend, at_full.trend) and at_full.rise.goes_on:
             kind, points, windows = "trend", found.trend, (len(growth.floors) - 1) * growth.stride
-        elif at_full.rise.goes_on and is_risen(found.late, at_full.late):
+        elif is_risen(found.late, at_full.late) and at_full.rise.goes_on:
             kind, points, windows = "late", found.late, recent
-        elif at_full.rise.is_steady(window_s) and is_risen(rising.points, at_full.rise.points):
+        elif is_risen(rising.points, at_full.rise.points) and at_full.rise.is_steady(window_s):
             kind, points, windows = "rise", rising.points, at_full.rise.windows
         z = found.z if kind == "trend" else None
         increases.append(Increase(gpu, growth, kind, points, windows, z, rising))
