@@ -272,8 +272,9 @@ def _facts_of(usage: Usage, view: NodeView, thresholds: tuple[float, float, floa
 
 def _distance_s(view: NodeView, points: int) -> float:
     """Return the usual distance of the newest kept points, seconds, as they were sampled."""
-    distances = np.diff(view.kept_times[-points:])
-    return float(np.median(distances)) if distances.size else view.interval_s
+    distances = np.sort(np.diff(view.kept_times[-points:]))
+    count = distances.size
+    return float(distances[(count - 1) // 2] + distances[count // 2]) / 2.0 if count else view.interval_s
 
 
 def _lasting_facts(points: int, view: NodeView, needed: int | None) -> list[Fact]:

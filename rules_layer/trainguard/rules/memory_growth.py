@@ -291,7 +291,8 @@ def increases_of(state: MemoryState, increase: float, window_s: float) -> list[I
     """
     judged = [(gpu, growth) for gpu, growth in state.gpus.items() if growth.highest_mean is not None]
     measured = _found([growth.levels for _, growth in judged])
-    full = _found([growth.full or growth.levels for _, growth in judged])
+    has_full = any(growth.full is not None for _, growth in judged)
+    full = _found([growth.full or growth.levels for _, growth in judged]) if has_full else measured
     increases = []
     for (gpu, growth), found, at_full in zip(judged, measured, full, strict=True):
         load = growth.load / TENTHS / 100.0 if growth.full is not None else 1.0
