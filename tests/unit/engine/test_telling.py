@@ -45,7 +45,7 @@ def lost(share: float) -> Ledger:
 def tell(
     state: JobState, *verdicts: Verdict, wasted: float = 0.0, job: JobRecord = RECORD, account: Account = ACCOUNT
 ) -> list[Any]:
-    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lost(wasted))
+    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lambda: lost(wasted))
     return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in news]
 
 
@@ -92,6 +92,18 @@ def test_given_a_fire_of_an_older_version_when_its_severity_is_not_known_then_it
     ]
 
 
+@pytest.mark.parametrize(
+    "told", [alerted(fired(RULE, ALWAYS), severity="critical"), alerted(over(RULE, (0.0, 1.0)), severity="high")]
+)
+def test_where_nothing_more_can_be_told_no_ledger_is_asked_for(told: Verdict) -> None:
+    def ledger() -> Ledger:
+        raise AssertionError("asked for")
+
+    state = JobState()
+    tell(state, told)
+    assert due_notifications(RECORD, FAMILIES.plan(RECORD), [told], ACCOUNT, state, ledger) == []
+
+
 def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severity_is_not_told_as_its_own() -> None:
     cause, symptom = alerted(fired("CPUBottleneck", ALWAYS)), alerted(fired(RULE, ALWAYS), severity="high")
     assert tell(JobState(), cause, symptom, wasted=0.2) == [(AlertKind.ESCALATION, "low", Severity.MEDIUM)]
@@ -100,7 +112,7 @@ def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severi
 def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_long_it_was_and_what_it_cost() -> None:
     state = JobState()
     ended = alerted(over(RULE, (0.0, 1.0)), severity="high")
-    (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state, lost(0.4))
+    (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state, lambda: lost(0.4))
     assert (entry.kind, entry.lasted_s, entry.enqueued_at) == (AlertKind.CLEARED, NOW - 60.0, NOW)
     assert entry.finding.cost == "about USD 1.53 of the USD 7.65 spent"
     assert shares_of(entry.finding.facts) == {Bucket.COMPUTE: 0.6, Bucket.UNEXPLAINED: 0.4}
