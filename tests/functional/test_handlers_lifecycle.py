@@ -165,5 +165,6 @@ def test_given_objects_before_sagemaker_knows_the_job_when_it_does_then_the_job_
     assert {row.generation for row in deployment.world.rows.of_job(JOB)} == {1}
     alone = {item.key: item.state for item in items if item.key.stream == "system"}
     assert all(alone.values())
-    fires = [given["jobArn"] for given in deployment.world.started().values() if given["kind"] == "fire"]
-    assert sorted(map(str, fires)) == [job.arn, f"unknown:{JOB}"]
+    fires = [given for given in deployment.world.started().values() if given["kind"] == "fire"]
+    of_low = [str(given["jobArn"]) for given in fires if given["rule"] == "LowGPUUtilization"]
+    assert sorted(of_low) == [job.arn, f"unknown:{JOB}"]

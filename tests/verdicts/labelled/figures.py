@@ -57,16 +57,21 @@ class Figures:
         return Share(sum(fault.found for fault in faults), len(faults))
 
     @property
+    def _healthy(self) -> list[JobScore]:
+        """The jobs in which nothing was planted, at each interval."""
+        every = (*self.jobs, *(sampling.score for sampling in self.samplings))
+        return [job for job in every if not job.faults]
+
+    @property
     def healthy_fires(self) -> Share:
         """How many healthy jobs have a fire."""
-        healthy = [job for job in self.jobs if not job.faults]
-        return Share(sum(bool(job.fired) for job in healthy), len(healthy))
+        return Share(sum(bool(job.fired) for job in self._healthy), len(self._healthy))
 
     @property
     def called_healthy(self) -> Share:
         """How many healthy jobs with GPUs the report calls healthy."""
-        healthy = [job for job in self.jobs if not job.faults and job.job.machine.gpus]
-        return Share(sum(job.level == HEALTHY for job in healthy), len(healthy))
+        with_gpus = [job for job in self._healthy if job.job.machine.gpus]
+        return Share(sum(job.level == HEALTHY for job in with_gpus), len(with_gpus))
 
     @property
     def planted_first(self) -> Share:
@@ -126,4 +131,4 @@ def _graver(one: JobScore, other: JobScore) -> bool:
     if second.fails_in_h is not None:
         return False
     least, most = first.wasted[0] / one.job.paid_min, second.wasted[1] / other.job.paid_min
-    return least - most >= goals.GRAVER_BY_SHARE
+    return least - most >= (goals.GRAVER_BY_SHARE if most else goals.GRAVER_THAN_A_RISK)

@@ -47,6 +47,12 @@ GRAVER_BY = 2.0
 GRAVER_BY_SHARE = 0.08
 """How much more of the paid time one job must lose than another that everyone agrees which is graver."""
 
+GRAVER_THAN_A_RISK = 0.25
+"""How much of the paid time a job must lose to be graver than one at a risk of which nobody knows when it comes true.
+
+A GPU with uncorrectable ECC errors has cost nothing yet, and may end the job at any time.
+"""
+
 SCORE_WITHIN = 1.0
 """Scores that differ by less are equal."""
 

@@ -200,7 +200,7 @@ JOBS = (
         ),
         faults=(
             Fault(kind="loader, disk", onset_min=10, end_min=90, wasted_min=48),
-            Fault(kind="dead GPU", strength="medium", onset_min=120, wasted_min=120 / 4, gpus=(3,)),
+            Fault(kind="GPU that stops", strength="medium", onset_min=120, wasted_min=120 / 4, gpus=(3,)),
         ),
     ),
     Job(
