@@ -386,7 +386,8 @@ def _added(before: Sequence[int], more: IntArray) -> list[int]:
     """Add counts of GPUs, of which there may be more than before."""
     both = more.copy()
     both[: len(before)] += np.array(before, dtype=np.int64)
-    return both.tolist()
+    counts: list[int] = both.tolist()
+    return counts
 
 
 def _over(values: FloatArray, counts: FloatArray) -> FloatArray:
