@@ -161,15 +161,6 @@ def test_given_a_row_that_was_shown_when_a_job_is_judged_then_it_is_written_if_i
     assert whole.state.watermark_s.get(RULE) == ((500.0 if finished else 400.0) if due else None)
 
 
-def test_a_look_at_a_job_that_is_well_makes_no_ledger() -> None:
-    def ledger() -> Ledger:
-        raise AssertionError("asked for")
-
-    whole = streams(published={REPORT: ("OK -1", NOW), RULE: ("OK -1", NOW - 1_800.0)})
-    well = replace(case(quiet(RULE)), streams=whole, ledger_once=ledger)
-    assert [row.rule for row in due_rows(CONTEXT, well, [], now=NOW, finished=False)] == [RULE]
-
-
 @pytest.mark.parametrize(("ago_s", "due"), [(299.0, False), (300.0, True)])
 def test_given_the_report_s_row_when_it_does_not_change_then_it_is_written_each_five_minutes(
     ago_s: float, due: bool

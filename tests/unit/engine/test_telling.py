@@ -12,10 +12,13 @@ from tests.support.ledgers import HOUR_S, one_node
 from tests.support.small_job import JOB, Upload, describe, uploads
 from tests.support.verdicts import ALWAYS, fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
+from tests.unit.engine.test_summaries import CONTEXT, REPORT, case, streams
+from tests.unit.engine.test_summaries import NOW as START
 from trainguard.adapters.memory.faults import Crash
 from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.engine.outbox.notifications import due_notifications
 from trainguard.engine.streams.job_streams import JobState
+from trainguard.engine.summary import due_rows
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding, Severity
@@ -102,6 +105,15 @@ def test_where_nothing_more_can_be_told_no_ledger_is_asked_for(told: Verdict) ->
     state = JobState()
     tell(state, told)
     assert due_notifications(RECORD, FAMILIES.plan(RECORD), [told], ACCOUNT, state, ledger) == []
+
+
+def test_a_look_at_a_job_that_is_well_makes_no_ledger() -> None:
+    def ledger() -> Ledger:
+        raise AssertionError("asked for")
+
+    whole = streams(published={REPORT: ("OK -1", START), RULE: ("OK -1", START - 1_800.0)})
+    well = replace(case(quiet(RULE)), streams=whole, ledger_once=ledger)
+    assert [row.rule for row in due_rows(CONTEXT, well, [], now=START, finished=False)] == [RULE]
 
 
 def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severity_is_not_told_as_its_own() -> None:
