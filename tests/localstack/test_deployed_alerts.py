@@ -59,7 +59,7 @@ def test_given_an_alert_that_was_not_sent_when_operators_send_it_then_it_goes_ou
     code, sent = alerts("send", job.name)
 
     assert (code, [each["state"] for each in sent["alerts"]]) == (0, ["sent"])
-    (alert,) = until(job.alerts, timeout_s=PATIENCE_S, what="the alert")
+    (alert,) = until(lambda: job.alerts(RULE), timeout_s=PATIENCE_S, what="the alert")
     row = job.rows()[RULE]
     assert (alert["alert_id"], alert["late"], alert["stop"]["made"]) == ("fire-unsent", True, True)
     assert (row["AlertId"], row["Action"]) == ("fire-unsent", f"alert sent late. {alert['action']}")
@@ -89,7 +89,7 @@ def test_given_a_topic_that_is_still_gone_when_operators_send_then_it_says_so_an
 
     code, sent = alerts("send", job.name)
     assert (code, [(each["state"], each["attempts"]) for each in sent["alerts"]]) == (0, [("sent", 1)])
-    (alert,) = until(job.alerts, timeout_s=PATIENCE_S, what="the alert")
+    (alert,) = until(lambda: job.alerts(RULE), timeout_s=PATIENCE_S, what="the alert")
     assert (alert["alert_id"], alert["stop"]["decision"], job.stops()) == ("fire-unsent-twice", "refused", [])
     assert job.rows()[RULE]["AlertId"] == "fire-unsent-twice"
 

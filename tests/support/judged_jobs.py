@@ -88,6 +88,7 @@ def judged_job(
         state=JobState(),
     )
     account = Account(job.instance_type, job.started_at, streams.watermark_s, max(len(nodes), job.instance_count or 0))
+    ledger = _ledger(nodes, account)
     return EvaluatedJob(
         job=job,
         plan=plan,
@@ -95,7 +96,7 @@ def judged_job(
         verdicts=verdicts,
         by_node={} if by_node is None else by_node,
         account=account,
-        ledger=_ledger(nodes, account),
+        ledger_once=lambda: ledger,
     )
 
 

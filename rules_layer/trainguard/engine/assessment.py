@@ -52,7 +52,7 @@ def assess(job: JobRecord, plan: RulePlan, streams: JobStreams, *, now: float | 
     case, fires = case_of(job, plan, streams, now=now)
     verdicts = case.verdicts
     near = any(family.near for family in streams.families.values())
-    news = due_notifications(job, plan, verdicts, case.account, streams.state, case.ledger)
+    news = due_notifications(job, plan, verdicts, case.account, streams.state, case.ledger_once)
     return Assessment(
         case=case,
         fires=tuple(fires),

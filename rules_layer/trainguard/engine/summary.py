@@ -4,13 +4,13 @@ Called by the tick every minute, and by the evaluator that closes a job's last s
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from trainguard.engine.assessment import Assessment, assess
 from trainguard.engine.diagnosis.case import Case
-from trainguard.engine.diagnosis.diagnosis import Diagnosis, diagnose
-from trainguard.engine.diagnosis.job_row import report_verdict
+from trainguard.engine.diagnosis.diagnosis import diagnose
+from trainguard.engine.diagnosis.job_row import report_standing, report_verdict
 from trainguard.engine.evaluate import ATTEMPTS
 from trainguard.engine.family import Families
 from trainguard.engine.jobs.admission import left_out
@@ -22,7 +22,7 @@ from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
 from trainguard.engine.streams.rule_runner import PUBLISH_FIRED_EVERY_S, publish_every_s
 from trainguard.engine.streams.state_items import expiry, items_of
 from trainguard.engine.verdicts.findings import RankedFinding
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import Verdict, shown_status
 from trainguard.errors import StateConflictError
 from trainguard.job_limits import MOST_END_REPORTS
 from trainguard.ports import Services, Timing
@@ -83,7 +83,6 @@ class Summariser:
             streams = self._watched(job, plan, records, now)
             assessment = assess(known, plan, streams, now=now)
         case = assessment.case
-        diagnosis = diagnose(case)
         finished = job.closing and streams.closed and not self._still_to_come(job, streams, now)
         context = RowContext(
             job=job.job,
@@ -97,19 +96,16 @@ class Summariser:
             generation=job.generation,
             ledger=lambda: case.ledger,
         )
-        rows = job_rows(context, case, diagnosis)
-        due = due_rows(rows, case.verdicts, streams, assessment.news, now=now, finished=finished)
-        tuned = _tuned(job, case.findings, finished=finished)
-        tuned_due = job.tuning_job is not None and _due(
-            streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S
-        )
+        due = due_rows(context, case, assessment.news, now=now, finished=finished)
+        tuned = None if job.tuning_job is None else _tuned(job, case.findings, finished=finished)
+        tuned_due = tuned is not None and _due(streams.state, _TUNING_JOB, repr(tuned), now, every_s=_TUNED_EVERY_S)
         report = self._report_due(job, streams) if finished else None
         self._save(job, plan, streams, assessment)
         for rule in sorted(_failed(streams) - failed_before):
             fault = streams.state.stored_rules[rule].fault
             self._services.journal.count("rule_errors", job=job.job, node=JOB_NODE, reason=f"{rule}: {fault}")
         self._services.rows.publish(due)
-        if job.tuning_job is not None and (tuned_due or finished):
+        if job.tuning_job is not None and tuned is not None and (tuned_due or finished):
             expires_at = expiry(streams.watermark_s, now)
             self._services.jobs.upsert_tuned_job(job.tuning_job, job.job, tuned, expires_at)
         if finished:
@@ -164,42 +160,42 @@ class Summariser:
         self._services.jobs.update_status(replace(job, active=False, expires_at=expires_at))
 
 
-def job_rows(context: RowContext, case: Case, diagnosis: Diagnosis) -> list[RuleRow]:
-    """Return the job's row of every rule, and the report's: each finding as it stands among the others."""
-    found = {finding.rule: finding for finding in case.findings}
-    rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in case.verdicts]
-    return [*rows, rule_row(context, report_verdict(case, diagnosis), diagnosis.root)]
+def job_rows(context: RowContext, case: Case, rules: Collection[str] | None = None) -> list[RuleRow]:
+    """Return the job's row of each of the rules, and the report's: each finding as it stands among the others.
+
+    None means all rules; the report's is made where ``rules`` names that.
+    """
+    verdicts = [verdict for verdict in case.verdicts if rules is None or verdict.rule in rules]
+    found = {finding.rule: finding for finding in case.findings} if verdicts else {}
+    rows = [rule_row(context, verdict, found.get(verdict.rule)) for verdict in verdicts]
+    if rules is None or PROFILER_REPORT in rules:
+        diagnosis = diagnose(case)
+        rows.append(rule_row(context, report_verdict(case, diagnosis), diagnosis.root))
+    return rows
 
 
 def due_rows(
-    rows: Sequence[RuleRow],
-    verdicts: Sequence[Verdict],
-    streams: JobStreams,
-    news: Sequence[OutboxEntry],
-    *,
-    now: float,
-    finished: bool,
+    context: RowContext, case: Case, news: Sequence[OutboxEntry], *, now: float, finished: bool
 ) -> list[RuleRow]:
     """Return the rows that are to be written now; takes note of it in the job's state.
 
     A row is due when its status changed, people were alerted anew or are told something, and as often as
-    `publish_every_s` says. When the job is finished all are, each judged as far as the job goes.
+    `publish_every_s` says. When the job is finished all are, each judged as far as the job goes. No other is made: what
+    a finding claims and what the job's time went into take long to tell.
     """
-    rows = _final(rows, streams) if finished else as_known(rows, verdicts, streams)
-    told = {entry.finding.rule for entry in news}
-    alerted = {verdict.rule: verdict.history.alerted for verdict in verdicts}
-    due = []
-    for row in rows:
-        said = f"{row.status.value} {alerted.get(row.rule, -1)}"
-        anyway = finished or row.rule in told
+    state, told = case.streams.state, {entry.finding.rule for entry in news}
+    due = set()
+    for verdict in (*case.verdicts, report_standing(case)):
+        rule, status = verdict.rule, shown_status(verdict)
         # By the report's row people see how far the job is judged.
-        every_s = PUBLISH_FIRED_EVERY_S if row.rule == PROFILER_REPORT else publish_every_s(row.status)
-        if _due(streams.state, row.target, said, now, every_s=every_s, anyway=anyway):
-            due.append(row)
-    streams.state.watermark_s.update(
-        {row.rule: row.evaluated_through for row in due if row.evaluated_through is not None}
-    )
-    return due
+        every_s = PUBLISH_FIRED_EVERY_S if rule == PROFILER_REPORT else publish_every_s(status)
+        said = f"{status.value} {verdict.history.alerted}"
+        if _due(state, rule, said, now, every_s=every_s, anyway=finished or rule in told):
+            due.add(rule)
+    rows = job_rows(context, case, due)
+    rows = _final(rows, case.streams) if finished else as_known(rows, case.verdicts, case.streams)
+    state.watermark_s.update({row.rule: row.evaluated_through for row in rows if row.evaluated_through is not None})
+    return rows
 
 
 def as_known(rows: Sequence[RuleRow], verdicts: Sequence[Verdict], streams: JobStreams) -> list[RuleRow]:

@@ -1,7 +1,6 @@
 """The rows of a job that was evaluated at once: those that the deployed stack leaves at the job's end."""
 
 from trainguard.engine.diagnosis.case import case_of
-from trainguard.engine.diagnosis.diagnosis import diagnose
 from trainguard.engine.outbox.rows import RowContext, rule_row
 from trainguard.engine.streams.job_streams import JobStreams
 from trainguard.engine.summary import job_rows
@@ -32,7 +31,7 @@ def evaluation_rows(evaluation: Evaluation, *, expires_at: int) -> list[RuleRow]
         account=case.account,
         ledger=lambda: case.ledger,
     )
-    return [*rows, *job_rows(context, case, diagnose(case))]
+    return [*rows, *job_rows(context, case)]
 
 
 def _node_rows(evaluation: Evaluation, streams: JobStreams, key: StreamKey, expires_at: int) -> list[RuleRow]:

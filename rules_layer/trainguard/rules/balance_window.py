@@ -190,12 +190,9 @@ def _span(blocks: Sequence[Block]) -> tuple[float, float]:
 
 def _table(blocks: Sequence[Block], gpus: int) -> tuple[FloatArray, FloatArray]:
     """Return points and sums, percent, of each GPU, float64[B, G]."""
-    columns = [
-        np.array([_added(getattr(each, name), np.zeros(gpus, dtype=np.int64)) for each in blocks], dtype=np.float64)
-        for name in ("points", "sums")
-    ]
-    points, sums = (column.reshape(len(blocks), gpus) for column in columns)
-    return points, sums / TENTHS
+    rows = [[*counts, *[0] * (gpus - len(counts))] for each in blocks for counts in (each.points, each.sums)]
+    table = np.array(rows, dtype=np.float64).reshape(len(blocks), 2, gpus)
+    return table[:, 0], table[:, 1] / TENTHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +386,8 @@ def _added(before: Sequence[int], more: IntArray) -> list[int]:
     """Add counts of GPUs, of which there may be more than before."""
     both = more.copy()
     both[: len(before)] += np.array(before, dtype=np.int64)
-    return [int(each) for each in both]
+    counts: list[int] = both.tolist()
+    return counts
 
 
 def _over(values: FloatArray, counts: FloatArray) -> FloatArray:

@@ -181,8 +181,8 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         over = state.has_lapsed
         if over and view.closed:
             costly = [each for each in costly if each[1] is each[0].whole]
-        contrast = kept.contrast
-        alike = not contrast.is_cause(view.interval_s, self.more_peak)
+        contrast = kept.contrast if costly else None
+        alike = contrast is not None and not contrast.is_cause(view.interval_s, self.more_peak)
         found = None if alike or (over and not view.closed) else next(iter(costly), None)
         evidence, measured, recently = next(iter(costly or above or shares))
         lost_s = evidence.whole.lost / 10_000.0 * view.interval_s
@@ -191,7 +191,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         if above and not costly:
             kind, undone = kind.ending("cheap"), measured.wasted_of(least)
             why = [node_fact("undone_share", undone, view, unit="share", threshold=ALARMING_WASTE)]
-        elif costly and alike:
+        elif contrast is not None and alike:
             kind = kind.ending("alike")
             why = [*contrast_facts(contrast, self.series, view, self.limit(parameters))]
         elif costly and found is None:

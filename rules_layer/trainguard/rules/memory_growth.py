@@ -291,7 +291,8 @@ def increases_of(state: MemoryState, increase: float, window_s: float) -> list[I
     """
     judged = [(gpu, growth) for gpu, growth in state.gpus.items() if growth.highest_mean is not None]
     measured = _found([growth.levels for _, growth in judged])
-    full = _found([growth.full or growth.levels for _, growth in judged])
+    has_full = any(growth.full is not None for _, growth in judged)
+    full = _found([growth.full or growth.levels for _, growth in judged]) if has_full else measured
     increases = []
     for (gpu, growth), found, at_full in zip(judged, measured, full, strict=True):
         load = growth.load / TENTHS / 100.0 if growth.full is not None else 1.0
@@ -305,11 +306,11 @@ def increases_of(state: MemoryState, increase: float, window_s: float) -> list[I
         recent = (len(growth.floors) - MAX_FLOORS // 2) * growth.stride + growth.pending
         if is_risen(found.jump, at_full.jump):
             kind = "jump"
-        elif at_full.rise.goes_on and found.z > TREND_Z and is_risen(found.trend, at_full.trend):
+        elif found.z > TREND_Z and is_risen(found.trend, at_full.trend) and at_full.rise.goes_on:
             kind, points, windows = "trend", found.trend, (len(growth.floors) - 1) * growth.stride
-        elif at_full.rise.goes_on and is_risen(found.late, at_full.late):
+        elif is_risen(found.late, at_full.late) and at_full.rise.goes_on:
             kind, points, windows = "late", found.late, recent
-        elif at_full.rise.is_steady(window_s) and is_risen(rising.points, at_full.rise.points):
+        elif is_risen(rising.points, at_full.rise.points) and at_full.rise.is_steady(window_s):
             kind, points, windows = "rise", rising.points, at_full.rise.windows
         z = found.z if kind == "trend" else None
         increases.append(Increase(gpu, growth, kind, points, windows, z, rising))

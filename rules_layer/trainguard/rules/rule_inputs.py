@@ -1,6 +1,6 @@
 """What the engine shows to rules: of a node's system stream, of its framework stream, of a whole job."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -177,8 +177,9 @@ class NodeFacts:
         The node's state of each rule over its system metrics that is completed by one over the job.
     waiting : int
         Framework objects that are known and not applied yet.
-    use : GpuTime
-        How busy each GPU of the node was over the whole job, start-up and pauses included; empty before its first step.
+    use : function
+        Returns how busy each GPU of the node was over the whole job, start-up and pauses included; empty before its
+        first step. Few looks ask for it.
     """
 
     node: str
@@ -188,7 +189,7 @@ class NodeFacts:
     collected: Mapping[str, msgspec.Struct] = field(default_factory=dict)
     watched: Mapping[str, msgspec.Struct] = field(default_factory=dict)
     waiting: int = 0
-    use: GpuTime = field(default_factory=GpuTime)
+    use: Callable[[], GpuTime] = GpuTime
 
     def used_between(self, begin: float, end: float) -> GpuUse | None:
         """Return how busy each GPU was from ``begin`` to ``end``, epoch seconds; None where no sample tells."""
@@ -199,7 +200,7 @@ class NodeFacts:
     @cached_property
     def _used(self) -> StepsOfUse:
         """What ``use`` says, step by step: several rules ask for parts of it."""
-        return self.use.steps_of_use()
+        return self.use().steps_of_use()
 
 
 @dataclass(frozen=True, slots=True)

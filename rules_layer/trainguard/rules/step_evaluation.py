@@ -1,6 +1,7 @@
 """One process's training steps, held against chance, against their median, and against what the GPUs did meanwhile."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,17 +35,17 @@ class BusyGpu:
         return 1.0 - self.mean / 100.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EvaluatedSeries:
     """One series of a node, judged; durations in microseconds, ``slow_share`` in percent.
 
     ``affected_share`` is the share, 0 to 1, of the process's time in steps that went into slow steps and outliers,
-    ``lost_share`` the share of all its time since the first step of the node that was beyond the median. ``gpu`` says
-    how busy the GPUs were meanwhile, None where no sample tells. ``too_many`` and ``too_slow`` are what its steps show;
-    ``is_lost`` is whether the GPUs idled for as long as that they can have waited for the slow ones.
+    ``lost_share`` the share of all its time since the first step of the node that was beyond the median. ``too_many``
+    and ``too_slow`` are what its steps show. The GPUs waited for slow ones where they idled for ``idle_needed`` of the
+    time, a share from 0 to 1, or more; of steps that are too slow, for more than ``slow_limit`` percent.
     """
 
-    node: str
+    facts: NodeFacts
     series: StepSeries
     median_us: float
     above_us: float
@@ -56,8 +57,24 @@ class EvaluatedSeries:
     lost_share: float
     too_many: bool
     too_slow: bool
-    is_lost: bool
-    gpu: BusyGpu | None
+    idle_needed: float
+    slow_limit: float
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self.facts.node
+
+    @cached_property
+    def gpu(self) -> BusyGpu | None:
+        """How busy the GPUs were meanwhile; None where no sample tells. Few series of a job are asked."""
+        return least_busy(self.facts, self.series)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the GPUs idled for as long as that they can have waited for the slow steps."""
+        idle = 1.0 if self.gpu is None else self.gpu.idle_share
+        return idle >= self.idle_needed and (self.too_many or 100.0 * idle > self.slow_limit)
 
     @property
     def is_slow(self) -> bool:
@@ -99,11 +116,8 @@ def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: Limit
     long_us = min(SLOW_MEDIANS * median, mean + spread)
     lost_us = series.durations.excess_above(long_us, median)
     too_many, too_slow = outliers > plausible, slow_share > limits.slow_share
-    gpu = least_busy(facts, series)
-    idle = 1.0 if gpu is None else gpu.idle_share
-    enough = idle >= IDLE_PART * lost_us / max(series.last_us - (series.first_us or 0), 1)
     return EvaluatedSeries(
-        node=facts.node,
+        facts=facts,
         series=series,
         median_us=median,
         above_us=mean + spread,
@@ -115,8 +129,8 @@ def evaluated(facts: NodeFacts, series: StepSeries, steps_us: int, limits: Limit
         lost_share=lost_us / max(steps_us, _elapsed_us(facts)),
         too_many=too_many,
         too_slow=too_slow,
-        is_lost=enough and (too_many or 100.0 * idle > limits.slow_share),
-        gpu=gpu,
+        idle_needed=IDLE_PART * lost_us / max(series.last_us - (series.first_us or 0), 1),
+        slow_limit=limits.slow_share,
     )
 
 

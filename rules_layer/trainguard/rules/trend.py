@@ -7,7 +7,7 @@ Kendall's tau" (1968), for the slope.
 
 import numpy as np
 
-from trainguard.telemetry.snapshots import FloatArray
+from trainguard.telemetry.snapshots import FloatArray, IntArray
 
 
 def mann_kendall_z(series: FloatArray) -> FloatArray:
@@ -26,7 +26,7 @@ def mann_kendall_z(series: FloatArray) -> FloatArray:
     float64[G]
     """
     length = series.shape[1]
-    earlier, later = np.triu_indices(length, 1)
+    earlier, later = _pairs(length)
     score = np.sign(series[:, later] - series[:, earlier]).sum(axis=1)
     # Every member of a group of t counts (t - 1) (2t + 5), so that the group as a whole counts t (t - 1) (2t + 5).
     tied = (series[:, :, np.newaxis] == series[:, np.newaxis, :]).sum(axis=2)
@@ -48,8 +48,15 @@ def theil_sen_slope(series: FloatArray) -> FloatArray:
     -------
     float64[G]
     """
-    earlier, later = np.triu_indices(series.shape[1], 1)
+    earlier, later = _pairs(series.shape[1])
     slopes = np.sort((series[:, later] - series[:, earlier]) / (later - earlier), axis=1)
     pairs = slopes.shape[1]
     median: FloatArray = (slopes[:, (pairs - 1) // 2] + slopes[:, pairs // 2]) / 2.0
     return median
+
+
+def _pairs(length: int) -> tuple[IntArray, IntArray]:
+    """Return the places of all pairs of so many points, the earlier and the later one: int64[n (n - 1) / 2] each."""
+    places = np.arange(length)
+    earlier, later = np.nonzero(places[:, np.newaxis] < places)
+    return earlier, later

@@ -15,7 +15,6 @@ from trainguard.adapters.memory.faults import Fault
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.diagnosis.case import Case
-from trainguard.engine.diagnosis.diagnosis import diagnose
 from trainguard.engine.outbox.rows import RowContext
 from trainguard.engine.streams.family_streams import FamilyStreams, FamilyVerdicts
 from trainguard.engine.streams.job_streams import JobState, JobStreams, Watched
@@ -77,11 +76,11 @@ def case(*verdicts: Verdict, ledger: Ledger | None = None) -> Case:
     """Return a job that was judged so, of one hour."""
     account = Account("ml.p3.2xlarge", 0.0, 3_600.0, 1)
     known = one_node(hours=1.0) if ledger is None else ledger
-    return Case(JOB, PLAN, streams({SYSTEM: (NodeRecord(SYSTEM), Seen())}), verdicts, account, known)
+    return Case(JOB, PLAN, streams({SYSTEM: (NodeRecord(SYSTEM), Seen())}), verdicts, account, lambda: known)
 
 
 def rows_of(of: Case) -> list[RuleRow]:
-    return job_rows(CONTEXT, of, diagnose(of))
+    return job_rows(CONTEXT, of)
 
 
 def streams(*families: Mapping[StreamKey, tuple[NodeRecord, Any]], **state: Any) -> JobStreams:
@@ -156,7 +155,7 @@ def test_given_a_row_that_was_shown_when_a_job_is_judged_then_it_is_written_if_i
     entry = OutboxEntry("fire", 0, NOW, Finding(RULE, None, "so."), kind=AlertKind.CLEARED)
     verdict = replace(quiet(RULE), watermark_s=400.0)
     news = [entry] if told else []
-    rows = due_rows(rows_of(case(verdict)), [verdict], whole, news, now=NOW, finished=finished)
+    rows = due_rows(CONTEXT, replace(case(verdict), streams=whole), news, now=NOW, finished=finished)
     assert [row.rule for row in rows] == ([RULE] if due else []) + ([REPORT] if finished else [])
     assert whole.state.published[RULE] == (("OK -1", NOW) if due else published)
     assert whole.state.watermark_s.get(RULE) == ((500.0 if finished else 400.0) if due else None)
@@ -167,7 +166,7 @@ def test_given_the_report_s_row_when_it_does_not_change_then_it_is_written_each_
     ago_s: float, due: bool
 ) -> None:
     whole = streams(published={REPORT: ("OK -1", NOW - ago_s), RULE: ("OK -1", NOW)})
-    rows = due_rows(rows_of(case(quiet(RULE))), [quiet(RULE)], whole, [], now=NOW, finished=False)
+    rows = due_rows(CONTEXT, replace(case(quiet(RULE)), streams=whole), [], now=NOW, finished=False)
     assert [row.rule for row in rows] == ([REPORT] if due else [])
 
 

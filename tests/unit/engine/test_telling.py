@@ -12,10 +12,13 @@ from tests.support.ledgers import HOUR_S, one_node
 from tests.support.small_job import JOB, Upload, describe, uploads
 from tests.support.verdicts import ALWAYS, fired, over, quiet
 from tests.unit.engine.test_failing_half_way import shifted
+from tests.unit.engine.test_summaries import CONTEXT, REPORT, case, streams
+from tests.unit.engine.test_summaries import NOW as START
 from trainguard.adapters.memory.faults import Crash
 from trainguard.engine.outbox.fires import execution_name, fire_payload
 from trainguard.engine.outbox.notifications import due_notifications
 from trainguard.engine.streams.job_streams import JobState
+from trainguard.engine.summary import due_rows
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Finding, Severity
@@ -45,7 +48,7 @@ def lost(share: float) -> Ledger:
 def tell(
     state: JobState, *verdicts: Verdict, wasted: float = 0.0, job: JobRecord = RECORD, account: Account = ACCOUNT
 ) -> list[Any]:
-    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lost(wasted))
+    news = due_notifications(job, FAMILIES.plan(job), verdicts, account, state, lambda: lost(wasted))
     return [(entry.kind, entry.previous_severity, entry.finding.severity) for entry in news]
 
 
@@ -92,6 +95,27 @@ def test_given_a_fire_of_an_older_version_when_its_severity_is_not_known_then_it
     ]
 
 
+@pytest.mark.parametrize(
+    "told", [alerted(fired(RULE, ALWAYS), severity="critical"), alerted(over(RULE, (0.0, 1.0)), severity="high")]
+)
+def test_where_nothing_more_can_be_told_no_ledger_is_asked_for(told: Verdict) -> None:
+    def ledger() -> Ledger:
+        raise AssertionError("asked for")
+
+    state = JobState()
+    tell(state, told)
+    assert due_notifications(RECORD, FAMILIES.plan(RECORD), [told], ACCOUNT, state, ledger) == []
+
+
+def test_a_look_at_a_job_that_is_well_makes_no_ledger() -> None:
+    def ledger() -> Ledger:
+        raise AssertionError("asked for")
+
+    whole = streams(published={REPORT: ("OK -1", START), RULE: ("OK -1", START - 1_800.0)})
+    well = replace(case(quiet(RULE)), streams=whole, ledger_once=ledger)
+    assert [row.rule for row in due_rows(CONTEXT, well, [], now=START, finished=False)] == [RULE]
+
+
 def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severity_is_not_told_as_its_own() -> None:
     cause, symptom = alerted(fired("CPUBottleneck", ALWAYS)), alerted(fired(RULE, ALWAYS), severity="high")
     assert tell(JobState(), cause, symptom, wasted=0.2) == [(AlertKind.ESCALATION, "low", Severity.MEDIUM)]
@@ -100,7 +124,7 @@ def test_given_a_finding_that_explains_another_when_told_then_the_other_s_severi
 def test_given_an_episode_that_is_over_when_told_then_it_is_told_once_with_how_long_it_was_and_what_it_cost() -> None:
     state = JobState()
     ended = alerted(over(RULE, (0.0, 1.0)), severity="high")
-    (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state, lost(0.4))
+    (entry,) = due_notifications(RECORD, FAMILIES.plan(RECORD), [ended], ACCOUNT, state, lambda: lost(0.4))
     assert (entry.kind, entry.lasted_s, entry.enqueued_at) == (AlertKind.CLEARED, NOW - 60.0, NOW)
     assert entry.finding.cost == "about USD 1.53 of the USD 7.65 spent"
     assert shares_of(entry.finding.facts) == {Bucket.COMPUTE: 0.6, Bucket.UNEXPLAINED: 0.4}

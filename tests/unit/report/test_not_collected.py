@@ -105,14 +105,15 @@ def test_framework_metrics_without_steps_and_waits_name_the_recorders_calls() ->
 
 @pytest.mark.parametrize(("busy", "asked"), [(0.5, True), (0.95, False)])
 def test_much_unexplained_time_asks_for_a_kernel_trace(busy: float, asked: bool) -> None:
-    judged = replace(complete(), ledger=half_open(busy))
+    ledger = half_open(busy)
+    judged = replace(complete(), ledger_once=lambda: ledger)
     entry = named(judged).get("A kernel trace")
     assert (entry is not None) is asked
     if entry is not None:
         assert "50 % of the paid time" in entry.unknown
         assert "KernelProfile" in entry.how
     traced = Ledger(half_open(busy).nodes, shares=StepShares(0.5, 0.0, 0.0, 0.0, 0.5, 0.0, steps=5))
-    assert "A kernel trace" not in named(replace(complete(), ledger=traced))
+    assert "A kernel trace" not in named(replace(complete(), ledger_once=lambda: traced))
 
 
 def half_open(busy: float) -> Ledger:

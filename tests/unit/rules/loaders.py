@@ -78,7 +78,8 @@ def used_at(level: float, *, hours: float) -> GpuTime:
 def node_at(level: float, *objects: FrameworkEvents, hours: float = 0.2) -> NodeFacts:
     """A node with such loaders, whose used GPU is so busy."""
     system = replace(busy_at(level), node="algo-1", watermark_s=START + 3_600.0 * hours)
-    return NodeFacts("algo-1", system, CORES, collected={RULE.name: folded(*objects)}, use=used_at(level, hours=hours))
+    use = used_at(level, hours=hours)
+    return NodeFacts("algo-1", system, CORES, collected={RULE.name: folded(*objects)}, use=lambda: use)
 
 
 def own_fetches(wait_s: float, seconds: range) -> list[dict[str, Any]]:

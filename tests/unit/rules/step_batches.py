@@ -43,7 +43,11 @@ def judge(
 ) -> RuleResult:
     state = folded(*streams, parameters=parameters, followed=followed)
     facts = NodeFacts(
-        "algo-1", system=system, framework=view, collected={RULE.name: state}, use=GpuTime() if use is None else use
+        "algo-1",
+        system=system,
+        framework=view,
+        collected={RULE.name: state},
+        use=GpuTime if use is None else lambda: use,
     )
     return RULE.judge(job_of({"algo-1": facts}, closed=view.closed), parameters)
 

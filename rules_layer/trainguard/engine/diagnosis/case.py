@@ -1,6 +1,6 @@
 """A job as it was judged: all that its diagnosis is made of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -20,7 +20,8 @@ from trainguard.records import JobRecord
 class Case:
     """A job, its streams, what the rules say of them, and where the paid time went.
 
-    ``verdicts`` are those of the whole job; ``account`` and ``ledger`` are of all nodes.
+    ``verdicts`` are those of the whole job; ``account`` and ``ledger`` are of all nodes. ``ledger_once`` makes the
+    ledger when it is first asked for it, and then returns the same: few looks at a job that is well ask for it.
     """
 
     job: JobRecord
@@ -28,11 +29,18 @@ class Case:
     streams: JobStreams
     verdicts: Sequence[Verdict]
     account: Account
-    ledger: Ledger
+    ledger_once: Callable[[], Ledger]
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where the paid time went."""
+        return self.ledger_once()
 
     @cached_property
     def findings(self) -> Sequence[RankedFinding]:
         """What was found, the gravest first; marks in the ledger the time in which the job hung or was broken."""
+        if not any(verdict.history.times_fired for verdict in self.verdicts):
+            return ()
         return tuple(rank_findings(self.verdicts, self.account, self.ledger))
 
     @property
@@ -59,4 +67,4 @@ def case_of(
     """
     ledger = cache(lambda: ledger_of(job, plan, streams))
     verdicts, fires = job_verdicts(job, plan, streams, look=Look(streams.closed, now, ledger))
-    return Case(job, plan, streams, tuple(verdicts), account_of(job, plan, streams), ledger()), fires
+    return Case(job, plan, streams, tuple(verdicts), account_of(job, plan, streams), ledger), fires

@@ -1,5 +1,7 @@
 """The job's own row: the diagnosis as one verdict, under the name of ProfilerReport."""
 
+from dataclasses import replace
+
 from trainguard.engine.diagnosis.case import Case
 from trainguard.engine.diagnosis.diagnosis import Diagnosis
 from trainguard.engine.diagnosis.text import sentences_of
@@ -12,30 +14,37 @@ from trainguard.rules.rule_result import RuleResult
 
 
 def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
-    """Return the report's verdict on a job; it has no fires of its own, so it is alerted never.
+    """Return the report's verdict on a job.
 
     Its kind is the diagnosis's level, and its facts are the ledger.
     """
     fault = case.plan.faults.get(PROFILER_REPORT)
-    statuses = [shown_status(verdict) for verdict in case.verdicts]
-    running = [each for each in statuses if each is not Status.DISABLED]
-    status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)
     root = diagnosis.root
     words = sentences_of(case, diagnosis)
-    result = RuleResult(
-        status if fault is None else Status.ERROR,
-        f"{words.health} {words.cost}" if fault is None else str(fault),
+    standing = report_standing(case)
+    result = replace(
+        standing.result,
+        reason=f"{words.health} {words.cost}" if fault is None else str(fault),
         measured=float(len(case.findings)),
         worst=None if root is None else root.worst,
-        data_points=sum(each in JUDGED for each in statuses),
         advice=None if root is None else words.change,
         kind=diagnosis.level,
         facts=ledger_facts(diagnosis.ledger),
     )
+    return replace(standing, result=result)
+
+
+def report_standing(case: Case) -> Verdict:
+    """Return how the report's row stands, without its words; it has no fires of its own, so it is alerted never."""
+    statuses = [shown_status(verdict) for verdict in case.verdicts]
+    running = [each for each in statuses if each is not Status.DISABLED]
+    status = min(running, key=lambda each: each.place, default=Status.NOT_APPLICABLE)
+    if PROFILER_REPORT in case.plan.faults:
+        status = Status.ERROR
     histories = [verdict.history for verdict in case.verdicts]
     return Verdict(
         PROFILER_REPORT,
-        result,
+        RuleResult(status, "", data_points=sum(each in JUDGED for each in statuses)),
         FiringHistory(
             is_open=any(each.is_open for each in histories),
             violations=sum(each.violations for each in histories),

@@ -6,7 +6,7 @@ the alert of its fire; that it explains another finding makes it no graver, for 
 job has ended its report says how each finding stands, and nothing more is told.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainguard.engine.outbox.fires import with_ledger
@@ -15,7 +15,7 @@ from trainguard.engine.streams.job_streams import JobState, Notified
 from trainguard.engine.verdicts.episodes import Liveness, fire_id
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.verdict import Verdict
-from trainguard.finding import Finding, severity_rank
+from trainguard.finding import Finding, Severity, severity_rank
 from trainguard.job_limits import LAST_EPISODE
 from trainguard.ledger.job import Ledger
 from trainguard.pricing.cost import Account
@@ -28,18 +28,24 @@ def due_notifications(
     verdicts: Sequence[Verdict],
     account: Account,
     state: JobState,
-    ledger: Ledger | None = None,
+    ledger: Callable[[], Ledger | None] = lambda: None,
 ) -> list[OutboxEntry]:
-    """Return a job's due notifications, and record them in ``state``."""
+    """Return a job's due notifications, and record them in ``state``.
+
+    ``ledger`` is asked where people are to be told something, or a finding could have grown in severity.
+    """
     if job.closing or account.watermark_s is None:
         return []
     news: list[OutboxEntry] = []
     for verdict in verdicts:
         if verdict.history.alerted == plan.episode_of(verdict.rule):
             node = (verdict.result.worst or "").partition("/")[0] or None
-            finding = finding_of(verdict, account, node, ledger=ledger).finding
-            news.extend(_of_finding(job, verdict, finding, state, at=account.watermark_s))
-    return [replace(entry, finding=with_ledger(entry.finding, ledger)) for entry in news]
+
+            def found(verdict: Verdict = verdict, node: str | None = node) -> Finding:
+                return finding_of(verdict, account, node, ledger=ledger()).finding
+
+            news.extend(_of_finding(job, verdict, found, state, at=account.watermark_s))
+    return [replace(entry, finding=with_ledger(entry.finding, ledger())) for entry in news]
 
 
 def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
@@ -49,7 +55,7 @@ def notified_cleared(state: JobState, rule: str, episode: int) -> bool:
 
 
 def _of_finding(
-    job: JobRecord, verdict: Verdict, finding: Finding, state: JobState, *, at: float
+    job: JobRecord, verdict: Verdict, found: Callable[[], Finding], state: JobState, *, at: float
 ) -> Iterator[OutboxEntry]:
     """Yield an escalation while the episode is open, and that it is over when it is: nothing once its rule has failed.
 
@@ -61,15 +67,19 @@ def _of_finding(
         return
     notified = state.notified.get(rule)
     if notified is None or notified.episode != history.alerted:
-        notified = Notified(history.alerted, history.fired_at, history.alerted_severity or finding.severity)
+        notified = Notified(history.alerted, history.fired_at, history.alerted_severity or found().severity)
         state.notified[rule] = notified
-    if history.is_open and severity_rank(finding.severity) > severity_rank(notified.severity):
-        previous, notified.severity = notified.severity, finding.severity
-        yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
-    elif history.alerted < LAST_EPISODE and not (history.is_open or notified.cleared):
+    if history.is_open:
+        if severity_rank(notified.severity) >= severity_rank(Severity.CRITICAL):
+            return
+        finding = found()
+        if severity_rank(finding.severity) > severity_rank(notified.severity):
+            previous, notified.severity = notified.severity, finding.severity
+            yield _entry(job, verdict, finding, AlertKind.ESCALATION, at=at, previous_severity=previous)
+    elif history.alerted < LAST_EPISODE and not notified.cleared:
         notified.cleared = True
         lasted_s = None if notified.since is None else max(at - notified.since, 0.0)
-        yield _entry(job, verdict, finding, AlertKind.CLEARED, at=at, lasted_s=lasted_s)
+        yield _entry(job, verdict, found(), AlertKind.CLEARED, at=at, lasted_s=lasted_s)
 
 
 def _entry(

@@ -1,6 +1,6 @@
 """The profiler family's streams of a job, and what its rules say of the job from them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import cast
@@ -186,8 +186,9 @@ class ProfilerStreams(FamilyStreams):
     def job_view(self, job: JobRecord, plan: RulePlan, *, closed: bool) -> tuple[JobView, dict[str, str]]:
         """Return what rules over the whole job are shown, and the fault of each joined rule that failed on a node."""
         nodes, failed = {}, {}
+        joined, compared = [rule.name for rule in joined_rules(plan)], compared_rules(plan)
         for node in sorted(self.nodes):
-            nodes[node], faults = self._node_facts(node, plan, closed=closed)
+            nodes[node], faults = self._node_facts(node, joined, compared, closed=closed)
             failed.update(faults)
         starts = (job.started_at, self.first_at)
         view = JobView(
@@ -205,19 +206,21 @@ class ProfilerStreams(FamilyStreams):
         )
         return view, failed
 
-    def _node_facts(self, node: str, plan: RulePlan, *, closed: bool) -> tuple[NodeFacts, dict[str, str]]:
+    def _node_facts(
+        self, node: str, joined: Sequence[str], compared: Collection[str], *, closed: bool
+    ) -> tuple[NodeFacts, dict[str, str]]:
         system, framework = self.system.get(node), self.framework.get(node)
         collected: dict[str, msgspec.Struct] = {}
         watched: dict[str, msgspec.Struct] = {}
         failed: dict[str, str] = {}
-        for rule in joined_rules(plan):
+        for name in joined:
             if framework is None:
                 break
             try:
-                collected[rule.name] = framework.state_of(rule.name)
+                collected[name] = framework.state_of(name)
             except RuleFailedError as fault:
-                failed[rule.name] = f"{node}: {fault}"
-        for name in compared_rules(plan):
+                failed[name] = f"{node}: {fault}"
+        for name in compared:
             try:
                 watched.update({} if system is None else {name: system.state_of(name)})
             except RuleFailedError as fault:
@@ -230,7 +233,7 @@ class ProfilerStreams(FamilyStreams):
             collected={**watched, **collected},
             watched=watched,
             waiting=self._waiting.get(node, 0),
-            use=GpuTime() if system is None else self._sampled[node].use,
+            use=GpuTime if system is None else lambda: self._sampled[node].use,
         )
         return facts, failed
 

@@ -56,7 +56,7 @@ def test_given_nothing_said_when_estimated_then_it_is_one_node_for_a_day_and_say
     result = run()
     assert result.exit_code == 0
     lines = [line.split("\t") for line in result.stdout.splitlines()]
-    assert lines[0] == ["an hour of the job", "0.000455"]
+    assert lines[0] == ["an hour of the job", "0.000485"]
     assert lines[1][0] == "the job, 24 h"
     assert lines[-1] == [f"USD. A model: {packaged_unit_prices().origin('us-east-1')}."]
 
