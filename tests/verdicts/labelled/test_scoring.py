@@ -166,6 +166,12 @@ def test_a_fire_on_a_healthy_job_counts() -> None:
     assert (figures.called_healthy.count, figures.called_healthy.of) == (1, 3)
 
 
+def test_a_healthy_job_counts_at_each_interval() -> None:
+    healthy = _score(job=replace(JOB, faults=()))
+    figures = Figures([healthy], [Sampling(5.0, _score(_finding(), job=healthy.job), healthy)])
+    assert (figures.healthy_fires.count, figures.healthy_fires.of) == (1, 2)
+
+
 def test_the_graver_job_of_a_pair_is_to_have_the_higher_score() -> None:
     small = replace(JOB, name="small", faults=(replace(HANG, wasted_min=15),))
     grave = _score(_finding(score=20.0))
