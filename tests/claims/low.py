@@ -138,13 +138,14 @@ def _samples(context: Context, fact: Fact) -> Expected:
 
 
 def _pauses(context: Context, fact: Fact) -> list[tuple[float, float]]:
-    """Return the pauses in a fact's time: idle times between work of three samples and ten seconds, the newest ones."""
+    """Return the newest pauses in a fact's time: idle times of three samples and ten seconds that are no chance."""
     node = context.node(fact)
-    points, start, end = node.points, fact.get("from"), fact.get("to")
+    chance, points, start, end = context.raw.work(node).chance, node.points, fact.get("from"), fact.get("to")
     return [
         (begin, until)
         for begin, until in _breaks(context, node)
-        if (start is None or begin >= start - node.interval_s)
+        if begin not in chance
+        and (start is None or begin >= start - node.interval_s)
         and (end is None or until <= end + node.interval_s)
         and until - begin >= LEAST_PAUSE_S
         and int((points.seen & (points.times >= begin - 1e-3) & (points.times < until - 1e-3)).sum()) >= PAUSE_POINTS

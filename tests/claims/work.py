@@ -7,6 +7,7 @@ import numpy as np
 from tests.claims.raw import Flags, Floats, Node, Points
 
 PAUSE_S, PAUSE_POINTS = 60.0, 3
+CHANCE, MOST_BY_CHANCE = 0.001, 60
 WORK_S, WORK_POINTS = 60.0, 3
 UNSEEN_S = 60.0
 CLOCK_S = 1e-3
@@ -46,11 +47,16 @@ class Work:
     kept: Flags
     began: float | None
     pauses: list[tuple[float, float]]
+    chance: frozenset[float]
+    """The beginnings of idle times since then that may be readings of busy GPUs."""
 
 
 @dataclass
 class _Sorter:
-    """Sorts the runs of a node, one after another, into those that are kept and those that are not."""
+    """Sorts the runs of a node, one after another, into those that are kept and those that are not.
+
+    ``before`` counts the points that are kept so far, or wait for the end of start-up, ``idle_before`` the idle ones.
+    """
 
     points: Points
     interval_s: float
@@ -58,7 +64,10 @@ class _Sorter:
     waiting: list[Run] = field(default_factory=list)
     idle: list[Run] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)
+    chance: set[float] = field(default_factory=set)
     active: int = 0
+    before: int = 0
+    idle_before: int = 0
     began: float | None = None
     started: bool = False
 
@@ -69,10 +78,12 @@ class _Sorter:
         if not run.active:
             self.idle.append(run)
             if not self.started and self._pauses(float(self.points.times[run.last])):
-                self.waiting, self.began = [], None
+                self._forget()
             return
         start = float(self.points.times[run.first])
         between, is_pause = self.idle, bool(self.idle) and self._pauses(start)
+        if between and self._is_chance():
+            self.chance.add(float(self.points.times[between[0].first]))
         if is_pause:
             self._pause(start)
         self.idle = []
@@ -80,20 +91,36 @@ class _Sorter:
 
     def _pauses(self, now: float) -> bool:
         number = sum(_size(self.points, run) for run in self.idle)
-        return number >= PAUSE_POINTS and now - float(self.points.times[self.idle[0].first]) > PAUSE_S
+        long = number >= PAUSE_POINTS and now - float(self.points.times[self.idle[0].first]) > PAUSE_S
+        return long and not self._is_chance()
+
+    def _is_chance(self) -> bool:
+        """Tell whether the points that count, or wait for the end of start-up, make the idle time likely by chance."""
+        number = sum(_size(self.points, run) for run in self.idle)
+        likely = ((self.idle_before + 1) / (self.before + 2)) ** number > CHANCE
+        return PAUSE_POINTS <= number <= MOST_BY_CHANCE and likely
+
+    def _forget(self) -> None:
+        self.waiting, self.began, self.before, self.idle_before = [], None, 0, 0
+
+    def _count(self, runs: list[Run]) -> None:
+        self.before += sum(_size(self.points, run) for run in runs)
+        self.idle_before += sum(_size(self.points, run) for run in runs if not run.active)
 
     def _pause(self, end: float) -> None:
         if self.started:
             self.pauses.append((float(self.points.times[self.idle[0].first]), end))
         else:
-            self.waiting, self.began = [], None
+            self._forget()
 
     def _work(self, run: Run, between: list[Run], start: float) -> None:
+        added = [*(between if self.started or self.waiting else []), run]
+        self._count(added)
         if self.started:
-            self.kept += [*between, run]
+            self.kept += added
             return
         self.began = start if self.began is None else self.began
-        self.waiting += [*(between if self.waiting else []), run]
+        self.waiting += added
         self.active += _size(self.points, run)
         if self.active >= WORK_POINTS and self.active * self.interval_s >= WORK_S:
             self.started, self.kept = True, self.waiting
@@ -107,7 +134,7 @@ def work_of(node: Node) -> Work:
     kept = np.zeros(node.points.times.size, dtype=np.bool_)
     for run in sorter.kept if sorter.started else sorter.waiting if sorter.began is not None else []:
         kept[run.first : run.last + 1] = True
-    return Work(kept & node.points.seen, sorter.began, sorter.pauses)
+    return Work(kept & node.points.seen, sorter.began, sorter.pauses, frozenset(sorter.chance))
 
 
 def _size(points: Points, run: Run) -> int:

@@ -16,10 +16,10 @@ STEP_S = 10.0
 CAPACITY = 25
 
 
-def snapshots(values: Any, first: Any = 0) -> Any:
+def snapshots(values: Any, first: Any = 0, step_s: float = STEP_S) -> Any:
     gpu = np.array([[value, 3.0 if value is not None else np.nan] for value in values], dtype=np.float64).reshape(-1, 2)
     count = len(values)
-    return node_snapshots(1_000.0 + STEP_S * np.arange(first, first + count), gpu, cpu_mean=12.25)
+    return node_snapshots(1_000.0 + step_s * np.arange(first, first + count), gpu, cpu_mean=12.25)
 
 
 def kept_by_definition(values: Any) -> Any:
@@ -68,9 +68,9 @@ def test_given_a_node_that_comes_back_after_an_interruption_when_folded_then_the
     assert state.observed_since == state.idle.since
 
 
-def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY) -> Any:
+def fold(state: Any, values: Any, first: Any, capacity: Any = CAPACITY, step_s: float = STEP_S) -> Any:
     points = SampleWindow(state, 2)
-    points.extend(snapshots(values, first), capacity=capacity, interval_s=STEP_S)
+    points.extend(snapshots(values, first, step_s), capacity=capacity, interval_s=step_s)
     points.store()
     return points
 
@@ -181,14 +181,28 @@ def test_given_work_that_is_interrupted_by_short_idle_runs_when_it_has_lasted_a_
 
 def test_given_idle_runs_when_they_end_then_pauses_and_breaks_are_counted() -> None:
     state = SampleWindowState()
-    fold(state, [*[50.0] * 6, 0.0, 0.0, 50.0, *[0.0] * 3, 50.0, *[0.0] * 20, 50.0], 0)
+    fold(state, [*[50.0] * 30, 0.0, 0.0, 50.0, *[0.0] * 3, 50.0, *[0.0] * 20, 50.0], 0)
     found = state.idle_time
-    assert (found.samples, found.paused, found.breaks_s) == (25, 20, 230.0)
-    assert found.breaks == [(1_090.0, 30.0), (1_130.0, 200.0)]
+    assert (found.samples, found.paused, found.chance, found.breaks_s) == (25, 20, 0, 230.0)
+    assert found.breaks == [(1_330.0, 30.0), (1_370.0, 200.0)]
 
 
-def test_given_two_idle_samples_a_minute_apart_when_they_end_then_they_are_no_pause_and_three_are() -> None:
-    for idle, kept in ((2, 6), (3, 4)):
+def test_zeros_in_a_row_that_the_other_readings_make_likely_are_kept() -> None:
+    state = SampleWindowState()
+    fold(state, [50.0, 50.0, *[50.0, 0.0, 0.0] * 10, 50.0, *[0.0] * 8, 50.0, *[0.0] * 24, 50.0], 0)
+    found = state.idle_time
+    assert (found.samples, found.paused, found.chance) == (20 + 8 + 24, 24, 8)
+    assert found.breaks == [(1_420.0, 240.0)]
+
+
+def test_start_up_ends_where_a_starved_gpu_is_read_once_a_minute() -> None:
+    state = SampleWindowState()
+    fold(state, [50.0, *[0.0] * 5, 50.0, *[0.0] * 9, 50.0, 0.0, 50.0, 50.0, 50.0, 50.0, 50.0], 0, step_s=60.0)
+    assert state.first_active_at == 1_000.0
+
+
+def test_after_three_readings_five_zeros_are_a_pause_and_four_may_be_chance() -> None:
+    for idle, kept in ((2, 6), (4, 8), (5, 4)):
         state = SampleWindowState()
         points = SampleWindow(state, 2)
         values = [50.0] * 3 + [0.0] * idle + [50.0]

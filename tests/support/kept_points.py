@@ -32,7 +32,7 @@ def kept_points(  # noqa: C901 -- the definition in one piece
     kept: list[int] = []
     waiting: list[int] = []
     begun, count, start = None, 0, None
-    idle_since, samples, paused = None, 0, 0
+    idle_since, samples, paused, by_chance = None, 0, 0, 0
     breaks = []
     for run, (is_active, rows, until) in enumerate(runs):
         last = run == len(runs) - 1
@@ -42,23 +42,31 @@ def kept_points(  # noqa: C901 -- the definition in one piece
             if start is None:
                 begun, count = rows[0] if begun is None else begun, count + len(rows)
                 if count >= 3 and count * interval_s >= 60.0:
-                    start = begun
+                    start, samples = begun, sum(not active[row] for row in waiting)
         elif begun is not None:
             length_s = (times[rows[-1]] if until is None else until) - times[rows[0]]
-            pause = len(rows) >= 3 and length_s > 60.0
+            before = kept if start is not None else waiting
+            share = (sum(not active[row] for row in before) + 1) / (len(before) + 2)
+            chance = 3 <= len(rows) <= 60 and share ** len(rows) > 0.001
+            long = len(rows) >= 3 and length_s > 60.0
+            pause = long and not chance
             if start is None and pause:
                 waiting, begun = [], None
             elif until is not None:
                 waiting += [] if pause else rows
                 if start is not None:
                     samples, paused = samples + len(rows), paused + pause * len(rows)
-                    breaks += [(float(times[rows[0]]), float(length_s))] if length_s >= 10.0 and len(rows) >= 3 else []
+                    by_chance += (long and chance) * len(rows)
+                    is_break = length_s >= 10.0 and len(rows) >= 3 and not chance
+                    breaks += [(float(times[rows[0]]), float(length_s))] if is_break else []
             elif last:
                 idle_since = float(times[rows[0]])
         if start is not None:
             kept.extend(waiting)
             waiting = []
-    idle_time = IdleTime(int(samples), int(paused), sum(length for _, length in breaks), tuple(breaks[-8:]))
+    idle_time = IdleTime(
+        int(samples), int(paused), int(by_chance), sum(length for _, length in breaks), tuple(breaks[-8:])
+    )
     return KeptPoints(kept, start, begun if start is None else None, idle_since, idle_time, waiting)
 
 

@@ -3,7 +3,6 @@
 A GPU that is never active, at 10 % or more, and has a mean of 5 % or more still works: it is under-used.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,7 +29,7 @@ from trainguard.rules.low_gpu_usage import (
 from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.rule_inputs import NodeMinute, NodeView
 from trainguard.rules.rule_result import IdleNode, Measure, RuleResult
-from trainguard.state.idle_evidence import QUIET_PERCENT
+from trainguard.state.idle_evidence import QUIET_PERCENT, is_chance
 from trainguard.state.sample_window import ACTIVE_PERCENT
 from trainguard.telemetry import devices as names
 
@@ -43,9 +42,6 @@ PAUSED = Measure("time in regular pauses", "%")
 
 IDLE_FINDING_S = 1_200.0
 """A node that is idle for so long is a finding of its own; up to here it is start-up, a pause or the tail."""
-
-CHANCE = 0.001
-"""A run of idle snapshots that the node's other snapshots make this likely is chance, and no sign that it stopped."""
 
 ONE_RUN = 0.8
 """Of the time in which a node was nearly idle, so much in one run of idle snapshots is silence after the last work."""
@@ -95,7 +91,9 @@ def idleness_of(view: NodeView) -> Idleness | None:
     if view.watermark_s is None:
         return None
     at_start = view.first_active_at is None
-    silent_s = view.idle_run_s if at_start or not _plausible_by_chance(view) else 0.0
+    seen = view.kept_total + view.idle_time.paused
+    chance = not at_start and is_chance(view.idle_run_s / view.interval_s, view.idle_time.samples, seen)
+    silent_s = 0.0 if chance else view.idle_run_s
     resumed = not view.closed and view.idle_time.newest_mean >= QUIET_PERCENT
     quiet_s = 0.0 if resumed else view.idle_time.quiet_s
     if max(silent_s, quiet_s) <= 0.0:
@@ -111,16 +109,6 @@ def idleness_of(view: NodeView) -> Idleness | None:
     elif at_start and not view.ever_active.any():
         look = "unused"
     return Idleness(look, seconds, at_start, view.watermark_s + view.interval_s - seconds)
-
-
-def _plausible_by_chance(view: NodeView) -> bool:
-    """Tell whether a node that is idle in as many snapshots as this one would show such a run by chance.
-
-    Each snapshot is taken as independent of the others, as single readings of a counter a minute are.
-    """
-    idle, seen = view.idle_time.samples, view.kept_total + view.idle_time.paused
-    share = (idle + 1.0) / (seen + 2.0)
-    return view.idle_run_s / view.interval_s * math.log(share) > math.log(CHANCE)
 
 
 class InPart(msgspec.Struct, array_like=True):
@@ -146,7 +134,9 @@ class InPart(msgspec.Struct, array_like=True):
             return
         active = np.flatnonzero(minute.active)
         self.open = self.open + len(snapshots) if not active.size else len(snapshots) - 1 - int(active[-1])
-        over, self.paused = view.idle_time.paused - self.paused, view.idle_time.paused
+        # At a reading a minute nobody can tell a pause from readings that are zero by chance: both are idle time.
+        paused = view.idle_time.paused + view.idle_time.chance
+        over, self.paused = paused - self.paused, paused
         kept = [each for each in self.pauses if each[0] >= parts[0].part]
         self.pauses = [*kept, (parts[-1].part, over)] if over > 0 else kept
         before, use = self.onset, self._idle_in_part(parts, view)

@@ -17,10 +17,11 @@ class IdleTime:
 
     Attributes
     ----------
-    samples, paused : int
-        Snapshots in idle runs; those of them that were left out as pauses.
+    samples, paused, chance : int
+        Snapshots in idle runs; those of them that were left out as pauses; those in runs as long that were kept,
+        because the kept points make them likely by chance.
     breaks_s : float
-        Seconds in idle runs of 10 s and three snapshots, or more.
+        Seconds in idle runs of 10 s and three snapshots, or more, that are no chance.
     breaks : tuple of (float, float)
         The newest of them: start, epoch seconds, and length in seconds.
     quiet_s : float
@@ -35,6 +36,7 @@ class IdleTime:
 
     samples: int = 0
     paused: int = 0
+    chance: int = 0
     breaks_s: float = 0.0
     breaks: tuple[tuple[float, float], ...] = ()
     quiet_s: float = 0.0

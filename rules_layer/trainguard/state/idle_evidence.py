@@ -4,6 +4,8 @@ One active sample among many idle ones is no work, and one idle sample no pause:
 many samples in a row there were.
 """
 
+import math
+
 import msgspec
 import numpy as np
 
@@ -11,6 +13,12 @@ from trainguard.telemetry.snapshots import FloatArray
 
 PAUSE_SAMPLES = 3
 """Fewer idle samples in a row may be chance: a counter that is read once a minute shows zero in any busy job."""
+
+CHANCE = 0.001
+"""A run of idle samples that the node's other samples make this likely is chance: no pause, and no end of work."""
+
+MOST_BY_CHANCE = 60
+"""More idle samples in a row are never taken for chance: a node that waits nine tenths of its time shows as many."""
 
 QUIET_S = 1_200.0
 QUIET_PERCENT = 5.0
@@ -21,6 +29,14 @@ PART_S = 240.0
 
 MIN_BREAK_S = 10.0
 REMEMBERED_BREAKS = 8
+
+
+def is_chance(run: float, idle: int, seen: int) -> bool:
+    """Tell whether a ``run`` of idle samples is likely by chance, where ``idle`` of ``seen`` others were idle.
+
+    Each sample is taken as independent of the others, as single readings of a counter a minute are.
+    """
+    return run * math.log((idle + 1.0) / (seen + 2.0)) > math.log(CHANCE)
 
 
 class UsedPart(msgspec.Struct, array_like=True):
@@ -109,19 +125,27 @@ def _highest(sums: FloatArray, counts: FloatArray) -> float:
 class IdleTime(msgspec.Struct, array_like=True):
     """How a node's GPUs idled between their activity, in runs that are over.
 
-    ``samples`` of idle runs, ``paused`` those of them that were left out as pauses; ``breaks`` are the newest runs of
-    10 s or more, start and length in whole seconds, ``breaks_s`` the seconds of all of them.
+    ``samples`` of idle runs since the first work, ``paused`` those of them that were left out as pauses, ``chance``
+    those that are as long, and kept. ``breaks`` are the newest runs of 10 s or more that are no chance, start and
+    length in whole seconds, ``breaks_s`` the seconds of all of them.
     """
 
     samples: int = 0
     paused: int = 0
+    chance: int = 0
     breaks_s: float = 0.0
     breaks: list[tuple[int, int]] = msgspec.field(default_factory=list)
 
-    def add(self, since: float, seconds: float, samples: int, *, pause: bool) -> None:
-        """Add one idle run."""
+    @property
+    def kept(self) -> int:
+        """How many of the kept points are idle."""
+        return self.samples - self.paused
+
+    def add(self, since: float, seconds: float, samples: int, *, long: bool, chance: bool) -> None:
+        """Add one idle run: whether it is ``long`` enough for a pause, and whether it may be one of busy GPUs."""
         self.samples += samples
-        self.paused += samples if pause else 0
-        if seconds >= MIN_BREAK_S and samples >= PAUSE_SAMPLES:
+        self.paused += samples if long and not chance else 0
+        self.chance += samples if long and chance else 0
+        if seconds >= MIN_BREAK_S and samples >= PAUSE_SAMPLES and not chance:
             self.breaks_s += seconds
             self.breaks = [*self.breaks, (round(since), round(seconds))][-REMEMBERED_BREAKS:]

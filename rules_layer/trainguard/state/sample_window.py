@@ -1,9 +1,10 @@
 """Kept points of a node: what its rules look back on, without start-up, pauses and the idle tail.
 
 A GPU is active at 10 % or more, a node when some GPU is. A run of three or more idle snapshots that is longer than 60 s
-is a pause (evaluation, checkpoint, upload) and is left out; a shorter one is kept once an active snapshot has ended it;
-one that is unfinished at the job's end is the tail, and never kept. Time of which there are no samples (a node that was
-interrupted and came back) is no idle time: an idle run does not go on across it.
+is a pause (evaluation, checkpoint, upload) and is left out, but not where the kept points make it likely by chance: of
+GPUs that wait most of their time a reading a minute shows zeros in a row. A run that is no pause is kept once an active
+snapshot has ended it; one that is unfinished at the job's end is the tail, and never kept. Time of which there are no
+samples (a node that was interrupted and came back) is no idle time: an idle run does not go on across it.
 
 Start-up lasts until the node works: until it has been active for 60 s in all, and in three snapshots at least. It ends
 at the beginning of the work, uninterrupted by a pause, in which that is reached. So a model's first touch of the GPUs,
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 
 from trainguard.state.codec import PackedColumn, quantise_column
-from trainguard.state.idle_evidence import PAUSE_SAMPLES, IdleTime, RecentUse
+from trainguard.state.idle_evidence import MOST_BY_CHANCE, PAUSE_SAMPLES, IdleTime, RecentUse, is_chance
 from trainguard.state.window_columns import empty_matrix, gpus_of, packed, unpacked
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray, Snapshots
 
@@ -121,6 +122,7 @@ class SampleWindow:
         self._waiting = unpacked([] if self._start_up is None else self._start_up.points, gpus)
         self.fresh = 0
         self.started_anew = False
+        self._added = 0
 
     def extend(self, snapshots: Snapshots, *, capacity: int, interval_s: float) -> tuple[BoolArray, BoolArray]:
         """Sort completed snapshots into kept and left out.
@@ -223,6 +225,7 @@ class SampleWindow:
                 self._state.idle, self._idle = None, None
             if active[used[position]]:
                 added.extend(self._work_on([*self._end_idle(start), run], start, len(run), interval_s))
+                self._added = sum(len(each) for each in added)
             elif self._start_up is None or self._start_up.since is not None:
                 self._idle_on(run, start, end)
         since = self._state.first_active_at if self._start_up is None else self._start_up.since
@@ -241,27 +244,42 @@ class SampleWindow:
         self._waiting = np.concatenate([self._waiting, *points])[-most:]
         if start_up.active < WORK_SAMPLES or start_up.active * interval_s < WORK_S:
             return []
+        return [self._started(start_up)]
+
+    def _started(self, start_up: StartUp) -> FloatArray:
+        """End start-up, and return the points that have waited for that."""
+        self._state.idle_time.samples += self._idle_waiting()
         waited, self._waiting = self._waiting, empty_matrix(self._gpus)
         self._state.first_active_at, self._start_up = start_up.since, None
-        return [waited]
+        return waited
+
+    def _idle_waiting(self) -> int:
+        active = np.logical_or.reduce(self._waiting[:, 2 : 2 + self._gpus] >= ACTIVE_PERCENT, axis=1)
+        return int(np.count_nonzero(~active))
 
     def settle(self) -> None:
         """Take the work that goes on at the stream's end for work, however short it is."""
         if self._start_up is not None and self._start_up.since is not None:
             capacity = 0 if self._capacity is None else self._capacity
-            waited, self._waiting = self._waiting, empty_matrix(self._gpus)
-            self._state.first_active_at, self._start_up = self._start_up.since, None
-            self._keep([waited], capacity)
+            self._keep([self._started(self._start_up)], capacity)
 
     def _idle_on(self, run: FloatArray, start: float, end: float) -> None:
         if self._state.idle is None:
             self._state.idle = IdleRun(start, [], 0)
             self._idle = empty_matrix(self._gpus)
         self._state.idle.samples += len(run)
-        if _is_pause(self._state.idle, end):
+        if _is_long(self._state.idle, end) and not self._is_chance(self._state.idle):
             self._pause()
         elif self._idle is not None:
             self._idle = np.concatenate([self._idle, run])
+
+    def _is_chance(self, idle: IdleRun) -> bool:
+        """Tell whether the kept points, or in start-up those that wait, make an idle run likely by chance."""
+        if not PAUSE_SAMPLES <= idle.samples <= MOST_BY_CHANCE:
+            return False
+        if self._start_up is not None:
+            return is_chance(idle.samples, self._idle_waiting(), len(self._waiting))
+        return is_chance(idle.samples, self._state.idle_time.kept, self._state.kept_total + self._added)
 
     def _pause(self) -> None:
         """Forget the points of an idle run that is a pause; before the end of start-up the work before it as well."""
@@ -274,17 +292,19 @@ class SampleWindow:
         idle, points = self._state.idle, self._idle
         if idle is None:
             return []
-        pause = _is_pause(idle, now)
+        chance, long = self._is_chance(idle), _is_long(idle, now)
+        pause = long and not chance
         if pause:
             self._pause()
         if self._start_up is None:
-            self._state.idle_time.add(idle.since, now - idle.since, idle.samples, pause=pause)
+            self._state.idle_time.add(idle.since, now - idle.since, idle.samples, long=long, chance=chance)
         self._state.idle, self._idle = None, None
         return [] if pause or points is None else [points]
 
     def _keep(self, added: list[FloatArray], capacity: int) -> None:
         fresh = np.concatenate([empty_matrix(self._gpus), *added])
         self._state.kept_total += len(fresh)
+        self._added = 0
         for gpu in range(self._gpus):
             values = fresh[:, 2 + gpu]
             bins = values[~np.isnan(values)].astype(np.int64)
@@ -377,5 +397,5 @@ class SampleWindow:
         return self._histogram
 
 
-def _is_pause(idle: IdleRun, now: float) -> bool:
+def _is_long(idle: IdleRun, now: float) -> bool:
     return idle.samples >= PAUSE_SAMPLES and now - idle.since > KEPT_IDLE_S

@@ -78,14 +78,15 @@ def test_given_an_idle_run_when_it_is_over_then_ten_seconds_and_three_samples_ma
     seconds: float, samples: int, breaks: list[tuple[int, int]]
 ) -> None:
     idle = IdleTime()
-    idle.add(100.2, seconds, samples, pause=False)
-    idle.add(900.0, 1.0, 5, pause=True)
-    assert (idle.samples, idle.paused, idle.breaks) == (samples + 5, 5, breaks)
+    idle.add(100.2, seconds, samples, long=False, chance=False)
+    idle.add(900.0, 1.0, 5, long=True, chance=False)
+    idle.add(950.0, 40.0, 7, long=True, chance=True)
+    assert (idle.samples, idle.paused, idle.chance, idle.breaks) == (samples + 12, 5, 7, breaks)
     assert idle.breaks_s == (seconds if breaks else 0.0)
 
 
 def test_given_many_breaks_when_they_are_over_then_the_newest_are_remembered_and_all_are_summed() -> None:
     idle = IdleTime()
     for number in range(10):
-        idle.add(100.0 * number, 20.0, 3, pause=True)
+        idle.add(100.0 * number, 20.0, 3, long=True, chance=False)
     assert (idle.breaks, idle.breaks_s, idle.paused) == ([(100 * number, 20) for number in range(2, 10)], 200.0, 30)

@@ -295,6 +295,7 @@ class SystemStream:
         return IdleTime(
             samples=idle.samples,
             paused=idle.paused,
+            chance=idle.chance,
             breaks_s=idle.breaks_s,
             breaks=tuple(idle.breaks),
             quiet_s=0.0 if since is None or watermark_s is None else watermark_s - since,
