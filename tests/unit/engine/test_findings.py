@@ -12,7 +12,7 @@ from tests.support.ledgers import HOUR_S, Part, ledger_of, node_time, one_node
 from tests.support.verdicts import ALWAYS, fired, held, over, quiet
 from trainguard.engine.verdicts.findings import OVER_WEIGHT, RankedFinding, finding_of, rank_findings
 from trainguard.engine.verdicts.severity import score_of, severity_of
-from trainguard.engine.verdicts.verdict import Verdict
+from trainguard.engine.verdicts.verdict import Reach, Verdict
 from trainguard.families.installed import FAMILIES
 from trainguard.finding import Severity
 from trainguard.ledger.bucket import Bucket
@@ -296,7 +296,7 @@ def test_given_a_finding_on_one_node_then_its_share_is_of_all() -> None:
     found = ranked(ledger_of(*nodes, hourly=3.825), verdict, account=account)[LOW]
 
     assert found.loss is not None
-    assert (found.nodes, found.affected_percent) == ((1, 2), 75.0)
+    assert (found.verdict.over_nodes, found.affected_percent) == (Reach(1, 2), 75.0)
     assert found.loss.share == pytest.approx(0.25)
     assert found.finding.cost == "about USD 19.12 of the USD 76.50 spent"
     assert [each.cost for each in found.episodes] == [pytest.approx(19.125)]
