@@ -1,6 +1,6 @@
 """Tables, executions and reports hold a finding's fields as they did before records held a `Finding`: flat."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -405,6 +405,12 @@ def test_an_entry_that_fired_at_no_time_is_refused() -> None:
             AlertInput.read(SENT | {"firedAt": wrong})
     with pytest.raises(msgspec.ValidationError, match="missing required field"):
         AlertInput.read({name: value for name, value in SENT.items() if name != "firedAt"})
+
+
+def test_a_new_field_joins_the_examples_of_these_tests() -> None:
+    changed = OutboxEntry("e", 7, START, FINDING, True, AlertKind.CLEARED, "low", 60.0)
+    for example in (FINDING, changed):
+        assert [each.name for each in fields(example) if getattr(example, each.name) == each.default] == []
 
 
 def test_each_field_of_an_entry_travels_with_its_input() -> None:

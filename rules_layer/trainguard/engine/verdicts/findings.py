@@ -145,18 +145,12 @@ def finding_of(
     claimed = [] if ledger is None else ledger.claim(claims_of(verdict, ledger))
     alone = None if ledger is None else loss_from(claimed, ledger)
     score = score_of_verdict(verdict, account.watermark_s, alone)
-    finding = Finding(
-        rule=verdict.rule,
-        node=node,
-        reason=words.reason,
-        measured=result.measured,
-        threshold=result.threshold,
+    finding = replace(
+        verdict.said_of(node, words.reason),
         severity=severity_of(score),
         advice=words.advice,
         cost=None if ledger is None else cost_of(alone, ledger, account),
         episodes=_priced(verdict.episodes, claimed, ledger, account),
-        finding_kind=result.kind,
-        facts=result.facts,
     )
     return RankedFinding(
         finding=finding,
