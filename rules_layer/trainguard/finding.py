@@ -307,16 +307,16 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
 
 
 def flat(finding: Finding) -> dict[str, object]:
-    """Return a finding's fields as an execution's input has them: plain values, and ``*`` for the whole job."""
+    """Return a finding's fields as executions and alerts have them: plain values, and ``*`` for the whole job."""
     said = finding_fields(finding)
     plain = {name: msgspec.to_builtins(said[name]) for name in ("episodes", "facts")}
     return said | plain | {"node": finding.where}
 
 
-def embedded(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an execution's input with its finding as one field; what `flat` put there reads back as the same finding.
+def finding_in(document: Mapping[str, Any]) -> Finding:
+    """Return the finding whose fields stand among those of a document, where `flat` put them.
 
-    Raises msgspec.ValidationError for a document whose finding lacks a field or has one of another type.
+    Raises msgspec.ValidationError for a document that lacks a field of it or has one of another type.
     """
     said = {name: document[name] for name in FINDING_FIELDS if name in document}
     if said.get("node") == WHOLE_JOB:
@@ -326,8 +326,7 @@ def embedded(document: Mapping[str, Any]) -> dict[str, Any]:
         episodes = tuple(entry.episode for entry in entries)
     except ValueError as fault:
         raise msgspec.ValidationError(f"time of an episode: {fault}") from fault
-    finding = msgspec.convert({**said, "episodes": episodes}, Finding)
-    return {name: value for name, value in document.items() if name not in FINDING_FIELDS} | {"finding": finding}
+    return msgspec.convert({**said, "episodes": episodes}, Finding)
 
 
 def _rounded(value: float | None, decimals: int) -> float | None:

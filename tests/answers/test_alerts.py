@@ -15,7 +15,7 @@ from trainguard.actions.request import AlertInput, AlertRequest, Resend, StopCas
 from trainguard.actions.stop_preconditions import StopPreconditions, stop_objection
 from trainguard.finding import Episode, Finding, Severity
 from trainguard.job_policy import DAYS, AlertPolicy, JobPolicy, QuietHours, StopPolicy
-from trainguard.records import JOB_NODE, AlertKind, JobRecord, RuleRow, Status
+from trainguard.records import JOB_NODE, AlertKind, JobRecord, OutboxEntry, RuleRow, Status
 from trainguard.timestamps import iso_time
 
 FOLDER = Path(__file__).with_name("alerts")
@@ -77,17 +77,19 @@ def random_request(seed: int) -> AlertRequest:
     fire = AlertInput(
         job=draw.one_of("bert", "b" * 63, "x" * 120 + "é"),
         job_arn=JOB,
-        fire_id="f" * 20,
-        episode=seed % 3,
-        fired_at=iso_time(NOW - 60.0),
         report_uri="s3://profiles/bert/report.json",
-        finding=finding,
-        kind=kind,
         alert_id=draw.one_of(None, "a" * 20),
         report_page=draw.one_of(None, "s3://profiles/bert/report.html"),
         report_link=draw.one_of(None, "https://eu-west-1.console.aws.amazon.com/s3/object/profiles"),
-        previous_severity=draw.one_of(None, "low"),
-        lasted_s=draw.one_of(None, 59.0, 3_600.0),
+        entry=OutboxEntry(
+            "f" * 20,
+            seed % 3,
+            NOW - 60.0,
+            finding,
+            kind=kind,
+            previous_severity=draw.one_of(None, "low"),
+            lasted_s=draw.one_of(None, 59.0, 3_600.0),
+        ),
         faults=draw.one_of([], ["a fault"]),
         policy=random_policy(draw),
         resend=draw.one_of(None, None, Resend("another", 1)),

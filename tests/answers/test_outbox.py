@@ -124,7 +124,7 @@ def test_given_verdicts_when_their_rows_are_written_then_all_that_a_person_reads
     rows = {name: plain_fields(rule_row(context(), verdict)) for name, verdict in VERDICTS.items()}
     for name, where in CONTEXTS.items():
         rows[f"fires, {name}"] = plain_fields(rule_row(where, VERDICTS["fires"]))
-    ranked = replace(finding_of(VERDICTS["fires on two of four"], NODES, "algo-2"), affected_share=0.75)
+    ranked = finding_of(VERDICTS["fires on two of four"], NODES, "algo-2")
     for name in ("fires", "is over", "never fired"):
         rows[f"{name}, as ranked"] = plain_fields(rule_row(context(), VERDICTS[name], ranked))
     shown = [row.pop("parameters", {}) for row in rows.values()]

@@ -211,8 +211,17 @@ def _episode(episode: Episode) -> dict[str, Any]:
 
 
 def _finding(found: RankedFinding) -> dict[str, Any]:
-    named = ("score", "ongoing", "affected_share", "worst", "nodes", "explained_by", "explained_share", "reasons")
-    said: dict[str, Any] = {name: getattr(found, name) for name in named}
+    verdict, reach = found.verdict, found.verdict.over_nodes
+    said: dict[str, Any] = {
+        "score": found.score,
+        "ongoing": found.ongoing,
+        "affected_share": verdict.affected_share,
+        "worst": verdict.result.worst,
+        "nodes": (reach.affected, reach.nodes),
+        "explained_by": found.explained_by,
+        "explained_share": found.explained_share,
+        "reasons": found.reasons,
+    }
     said |= {"severity": found.finding.severity, "facts": plain_facts(found.finding.facts)}
     for name in ("loss", "alone"):
         loss = getattr(found, name)

@@ -18,7 +18,7 @@ from trainguard.adapters.memory.world import MemoryWorld
 from trainguard.engine.jobs.job_description import STOP_ALLOWED, STOP_TAG
 from trainguard.finding import Finding
 from trainguard.ports import TrainingJobDescription
-from trainguard.records import JobRecord, JobStatus, RuleRow, Status
+from trainguard.records import JobRecord, JobStatus, OutboxEntry, RuleRow, Status
 from trainguard.timestamps import iso_time
 
 NOW = 1_795_248_000.0
@@ -119,13 +119,11 @@ def test_given_a_list_of_jobs_that_is_old_when_a_job_began_or_ended_since_then_i
 
 @pytest.mark.parametrize("made", [True, False])
 def test_given_a_message_without_numbers_when_composed_then_it_never_says_none(made: bool) -> None:
+    finding = Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu1 is low.")
     bare = AlertInput(
         job="job-1",
-        finding=Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu1 is low."),
         job_arn=running("job-1").arn,
-        fire_id="f" * 20,
-        episode=0,
-        fired_at="2026-11-21T08:20:00.000Z",
+        entry=OutboxEntry("f" * 20, 0, 1_795_249_200.0, finding),
         report_uri="s3://profiles/report.json",
     )
     for error in (None, "AccessDenied"):

@@ -1,5 +1,6 @@
 """Tables, executions and reports hold a finding's fields as they did before records held a `Finding`: flat."""
 
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from tests.functional.worlds import MotoUnderTest
 from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.engine.outbox.fires import fire_payload
-from trainguard.finding import FINDING_FIELDS, Episode, Fact, Finding, Severity, embedded, flat
+from trainguard.execution_input import entry_fields, entry_in
+from trainguard.finding import FINDING_FIELDS, Episode, Fact, Finding, Severity
 from trainguard.records import AlertKind, JobRecord, NodeRecord, OutboxEntry, RuleRow, Status, StreamKey
 
 START = 1_795_248_000.0
@@ -310,14 +312,14 @@ def test_given_an_entry_when_its_execution_starts_then_the_input_is_that_of_befo
 
 def test_given_an_input_of_before_when_its_alert_is_composed_then_it_holds_the_finding_and_sends_its_fields() -> None:
     request = AlertRequest.read({"fire": SENT, "decision": {}, "stop": {"made": False, "error": None}})
-    assert request.fire.finding == FINDING
+    assert request.fire.entry == ESCALATION
     document = compose_alert(request, now=0.0).document
     assert {name: document[name] for name in FINDING_FIELDS} == {name: SENT[name] for name in FINDING_FIELDS}
 
 
 def test_given_an_input_about_the_whole_job_when_composed_then_its_node_stays_the_sign_for_it() -> None:
     fire = AlertInput.read(fire_payload(OF_JOB, JOB))
-    assert (fire.finding.node, compose_alert(AlertRequest(fire), now=0.0).document["node"]) == (None, "*")
+    assert (fire.entry.finding.node, compose_alert(AlertRequest(fire), now=0.0).document["node"]) == (None, "*")
 
 
 @pytest.mark.parametrize(
@@ -379,7 +381,38 @@ findings = st.builds(
 )
 
 
-@given(finding=findings)
-def test_given_any_finding_when_sent_among_other_fields_then_it_is_taken_out_again(finding: Finding) -> None:
-    document = msgspec.json.decode(msgspec.json.encode({"job": "bert", **flat(finding)}))
-    assert embedded(document) == {"job": "bert", "finding": finding}
+entries = st.builds(
+    OutboxEntry,
+    fire_id=st.text(max_size=8),
+    episode=st.integers(0, 99),
+    enqueued_at=moments,
+    finding=findings,
+    kind=st.sampled_from(AlertKind),
+    previous_severity=st.none() | st.text(max_size=8),
+    lasted_s=st.none() | st.floats(0.0, 1e6),
+)
+
+
+@given(entry=entries)
+def test_given_any_entry_when_sent_among_other_fields_then_it_is_taken_out_again(entry: OutboxEntry) -> None:
+    document = msgspec.json.decode(msgspec.json.encode({"job": "bert", **entry_fields(entry)}))
+    assert entry_in(document) == entry
+
+
+def test_an_entry_that_fired_at_no_time_is_refused() -> None:
+    for wrong in ("noon", None, 7):
+        with pytest.raises(msgspec.ValidationError, match="firedAt"):
+            AlertInput.read(SENT | {"firedAt": wrong})
+    with pytest.raises(msgspec.ValidationError, match="missing required field"):
+        AlertInput.read({name: value for name, value in SENT.items() if name != "firedAt"})
+
+
+def test_a_new_field_joins_the_examples_of_these_tests() -> None:
+    changed = OutboxEntry("e", 7, START, FINDING, True, AlertKind.CLEARED, "low", 60.0)
+    for example in (FINDING, changed):
+        assert [each.name for each in fields(example) if getattr(example, each.name) == each.default] == []
+
+
+def test_each_field_of_an_entry_travels_with_its_input() -> None:
+    changed = OutboxEntry("e", 7, START, FINDING, True, AlertKind.CLEARED, "low", 60.0)
+    assert entry_in(entry_fields(changed)) == replace(changed, sent=False)

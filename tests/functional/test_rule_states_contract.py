@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace as replace_fact
 
 from tests.functional.strategies import on_each_world, rule_rows, times
 from tests.functional.worlds import MemoryUnderTest, MotoUnderTest, World
@@ -15,7 +14,7 @@ from trainguard.engine.verdicts.episodes import FiringHistory
 from trainguard.engine.verdicts.verdict import Verdict
 from trainguard.errors import StateCodecError
 from trainguard.families.installed import FAMILIES
-from trainguard.finding import Episode, Fact, Finding, Progress, Severity
+from trainguard.finding import Finding, Progress, Severity
 from trainguard.pricing.cost import Account
 from trainguard.records import JobRecord, RuleRow, Status, StopRecord
 from trainguard.rules.rule_result import RuleResult
@@ -40,25 +39,7 @@ OUTCOME_FIELDS: dict[str, Any] = {
 }
 
 
-FACTS = (
-    Fact(
-        name="mean_utilization",
-        value=41.25,
-        unit="%",
-        series="GPUUtilization",
-        device="gpu3",
-        start=1_700_000_000.0,
-        end=1_700_002_400.0,
-        threshold=70.0,
-    ),
-    Fact(name="mean_utilization", value=9, unit="%", node="algo-2", device="gpu0"),
-    Fact(name="idle_since", value=1_700_000_000.0, unit="time"),
-    Fact(name="framework", value="jax"),
-    Fact(name="gain_share", value=0.25, unit="share"),
-)
-
-
-def _row(watermark_s: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
+def row_at(watermark_s: float | None = 60.0, *, reason: str = "p95 is 23 %.", fired_at: float | None = None) -> RuleRow:
     return RuleRow("job", Finding(RULE, None, reason), Status.OK, evaluated_through=watermark_s, fired_at=fired_at)
 
 
@@ -98,7 +79,7 @@ def test_given_rows_in_any_order_when_published_then_the_one_evaluated_furthest_
     job = world.new_job()
     expected: RuleRow | None = None
     for number, watermark_s in enumerate(moments):
-        row = replace(_row(None if watermark_s is None else round(watermark_s, 3), reason=str(number)), job=job)
+        row = replace(row_at(None if watermark_s is None else round(watermark_s, 3), reason=str(number)), job=job)
         world.rows.publish([row])
         if expected is None or _progress(row) >= _progress(expected):
             expected = row
@@ -106,30 +87,30 @@ def test_given_rows_in_any_order_when_published_then_the_one_evaluated_furthest_
 
 
 def test_given_a_row_evaluated_as_far_when_published_then_it_replaces(world: World) -> None:
-    world.rows.publish([_row(60.0, reason="first")])
-    world.rows.publish([_row(60.0, reason="second")])
+    world.rows.publish([row_at(60.0, reason="first")])
+    world.rows.publish([row_at(60.0, reason="second")])
     assert [row.finding.reason for row in world.rows.of_job("job")] == ["second"]
 
 
 def test_given_the_row_of_a_finished_job_when_an_overtaken_one_is_published_then_it_stays(world: World) -> None:
-    world.rows.publish([replace(_row(60.0, reason="final"), expires_at=1_900_000_000)])
-    world.rows.publish([_row(60.0, reason="overtaken")])
+    world.rows.publish([replace(row_at(60.0, reason="final"), expires_at=1_900_000_000)])
+    world.rows.publish([row_at(60.0, reason="overtaken")])
     assert [row.finding.reason for row in world.rows.of_job("job")] == ["final"]
-    world.rows.publish([_row(120.0, reason="further")])
+    world.rows.publish([row_at(120.0, reason="further")])
     assert [row.finding.reason for row in world.rows.of_job("job")] == ["further"]
 
 
 def test_given_a_stale_row_among_others_when_published_then_the_others_are_written(world: World) -> None:
-    node = replace(_row(60.0), finding=replace(_row(60.0).finding, node="algo-1"))
-    world.rows.publish([_row(120.0, reason="newer")])
-    world.rows.publish([_row(60.0, reason="stale"), node])
-    assert world.rows.of_job("job") == [_row(120.0, reason="newer"), node]
+    node = replace(row_at(60.0), finding=replace(row_at(60.0).finding, node="algo-1"))
+    world.rows.publish([row_at(120.0, reason="newer")])
+    world.rows.publish([row_at(60.0, reason="stale"), node])
+    assert world.rows.of_job("job") == [row_at(120.0, reason="newer"), node]
 
 
 def test_given_values_that_are_gone_when_published_then_they_are_removed(world: World) -> None:
     full = replace(
-        _row(60.0),
-        finding=replace(_row(60.0).finding, measured=23.0, threshold=70.0),
+        row_at(60.0),
+        finding=replace(row_at(60.0).finding, measured=23.0, threshold=70.0),
         worst="gpu3",
         progress=Progress(seen=3, needed=500, streak=1, window_points=20, window_start=0.0, window_end=10.0),
         expires_at=9,
@@ -141,41 +122,41 @@ def test_given_values_that_are_gone_when_published_then_they_are_removed(world: 
     )
     full = replace(full, wasted_percent=40.0)
     world.rows.publish([replace(full, counters={"late": 1}, parameters={"threshold_p95": 70})])
-    world.rows.publish([_row(120.0)])
-    assert world.rows.of_job("job") == [_row(120.0)]
+    world.rows.publish([row_at(120.0)])
+    assert world.rows.of_job("job") == [row_at(120.0)]
 
 
 def test_given_a_fired_row_when_a_clean_one_is_published_then_fired_at_stays(world: World) -> None:
-    world.rows.publish([_row(60.0, fired_at=61.5)])
-    world.rows.publish([_row(120.0)])
-    assert world.rows.of_job("job") == [_row(120.0, fired_at=61.5)]
+    world.rows.publish([row_at(60.0, fired_at=61.5)])
+    world.rows.publish([row_at(120.0)])
+    assert world.rows.of_job("job") == [row_at(120.0, fired_at=61.5)]
 
 
 def test_given_a_second_fire_when_published_then_fired_at_moves(world: World) -> None:
-    world.rows.publish([_row(60.0, fired_at=61.5)])
-    world.rows.publish([_row(120.0, fired_at=121.25)])
-    assert world.rows.of_job("job") == [_row(120.0, fired_at=121.25)]
+    world.rows.publish([row_at(60.0, fired_at=61.5)])
+    world.rows.publish([row_at(120.0, fired_at=121.25)])
+    assert world.rows.of_job("job") == [row_at(120.0, fired_at=121.25)]
 
 
 def test_given_what_the_fire_path_wrote_when_rows_are_published_then_it_stays_and_they_read_back(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.rows.publish([_row(60.0)])
+    moto_world.rows.publish([row_at(60.0)])
     moto_world.update_row("job", RULE, OUTCOME)
-    assert moto_world.rows.of_job("job") == [replace(_row(60.0), **OUTCOME_FIELDS)]
-    moto_world.rows.publish([_row(120.0)])
+    assert moto_world.rows.of_job("job") == [replace(row_at(60.0), **OUTCOME_FIELDS)]
+    moto_world.rows.publish([row_at(120.0)])
     row = moto_world.row("job", RULE)
     assert {name: row[name] for name in OUTCOME} == OUTCOME
-    assert moto_world.rows.of_job("job") == [replace(_row(120.0), **OUTCOME_FIELDS)]
+    assert moto_world.rows.of_job("job") == [replace(row_at(120.0), **OUTCOME_FIELDS)]
 
 
 def test_given_a_row_that_only_the_fire_path_wrote_when_published_then_the_verdict_joins_it(
     moto_world: MotoUnderTest,
 ) -> None:
     moto_world.update_row("job", RULE, OUTCOME)
-    moto_world.rows.publish([_row(60.0)])
+    moto_world.rows.publish([row_at(60.0)])
     assert moto_world.row("job", RULE).items() > OUTCOME.items()
-    assert moto_world.rows.of_job("job") == [replace(_row(60.0), **OUTCOME_FIELDS)]
+    assert moto_world.rows.of_job("job") == [replace(row_at(60.0), **OUTCOME_FIELDS)]
 
 
 def _fire(world: World, row: RuleRow) -> None:
@@ -190,13 +171,15 @@ def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they
     world: World,
 ) -> None:
     rules = ("A", "AB", "B", "BatchSize", "OfNodesAlone", "Z9")
-    whole = [replace(_row(), finding=replace(_row().finding, rule=rule)) for rule in rules if rule != "OfNodesAlone"]
+    whole = [
+        replace(row_at(), finding=replace(row_at().finding, rule=rule)) for rule in rules if rule != "OfNodesAlone"
+    ]
     nodes = [
-        replace(_row(), finding=replace(_row().finding, rule=rule, node=node))
+        replace(row_at(), finding=replace(row_at().finding, rule=rule, node=node))
         for rule in rules
         for node in ("algo-1", "algo-2", "z.9")
     ]
-    other = replace(_row(), job="another")
+    other = replace(row_at(), job="another")
     world.rows.publish([*nodes, *whole, other])
     assert world.rows.of_whole_job("job") == whole
     assert world.rows.of_whole_job("another") == [other]
@@ -204,21 +187,21 @@ def test_given_rows_of_many_nodes_when_those_of_the_whole_job_are_read_then_they
 
 
 def test_given_what_the_fire_path_wrote_when_rows_are_read_then_it_is_with_them(world: World) -> None:
-    node = replace(_row(), finding=replace(_row().finding, node="algo-1"))
-    world.rows.publish([_row(), node])
-    _fire(world, _row())
-    fired = replace(_row(), **OUTCOME_FIELDS)
+    node = replace(row_at(), finding=replace(row_at().finding, node="algo-1"))
+    world.rows.publish([row_at(), node])
+    _fire(world, row_at())
+    fired = replace(row_at(), **OUTCOME_FIELDS)
     assert world.rows.of_job("job") == [fired, node]
     assert world.rows.load("job", RULE) == fired
     assert world.rows.load("job", f"{RULE}#algo-1") == node
     assert world.rows.load("job", "CPUBottleneck") is None
-    world.rows.publish([_row(120.0)])
-    assert world.rows.of_job("job") == [replace(_row(120.0), **OUTCOME_FIELDS), node]
+    world.rows.publish([row_at(120.0)])
+    assert world.rows.of_job("job") == [replace(row_at(120.0), **OUTCOME_FIELDS), node]
 
 
 def test_a_published_row_says_nothing_of_its_fire(world: World) -> None:
-    world.rows.publish([replace(_row(), **OUTCOME_FIELDS)])
-    assert world.rows.of_job("job") == [_row()]
+    world.rows.publish([replace(row_at(), **OUTCOME_FIELDS)])
+    assert world.rows.of_job("job") == [row_at()]
 
 
 @on_each_world
@@ -231,7 +214,7 @@ def test_given_any_row_when_read_whole_then_it_is_the_one_that_is_listed(world: 
 
 
 def test_given_a_delivered_alert_when_rows_are_read_then_its_id_is_there(moto_world: MotoUnderTest) -> None:
-    moto_world.rows.publish([_row()])
+    moto_world.rows.publish([row_at()])
     moto_world.update_row("job", RULE, {"AlertId": {"S": "f1"}})
     assert [stored.alert_id for stored in moto_world.rows.of_job("job")] == ["f1"]
 
@@ -239,7 +222,7 @@ def test_given_a_delivered_alert_when_rows_are_read_then_its_id_is_there(moto_wo
 def test_given_a_decision_on_a_stop_when_rows_are_read_then_it_is_there_with_or_without_its_outcome(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.rows.publish([_row()])
+    moto_world.rows.publish([row_at()])
     moto_world.update_row("job", RULE, {"StopDecision": {"S": "stop"}, "StopWhy": {"S": "It may."}})
     assert [stored.stop for stored in moto_world.rows.of_job("job")] == [StopRecord("stop", "It may.")]
     later: dict[str, AttributeValueTypeDef] = {
@@ -256,166 +239,42 @@ def test_given_a_decision_on_a_stop_when_rows_are_read_then_it_is_there_with_or_
 def test_given_an_outcome_without_a_time_when_rows_are_read_then_the_error_names_the_row(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.rows.publish([_row()])
+    moto_world.rows.publish([row_at()])
     moto_world.update_row("job", RULE, {"ActionAt": {"S": "yesterday"}})
     with pytest.raises(StateCodecError, match=f"RuleState/job/{RULE}"):
         moto_world.rows.of_job("job")
 
 
 def test_given_a_reason_beyond_1024_characters_when_published_then_its_beginning_is_kept(world: World) -> None:
-    world.rows.publish([_row(60.0, reason="é" * 1024)])
+    world.rows.publish([row_at(60.0, reason="é" * 1024)])
     assert world.rows.of_job("job")[0].finding.reason == "é" * 1024
-    world.rows.publish([_row(60.0, reason="é" * 1025)])
+    world.rows.publish([row_at(60.0, reason="é" * 1025)])
     assert world.rows.of_job("job")[0].finding.reason == "é" * 1023 + "…"
 
 
 def test_given_times_between_milliseconds_when_published_then_they_are_rounded(world: World) -> None:
-    world.rows.publish([_row(60.00049, fired_at=60.0015001)])
-    assert world.rows.of_job("job") == [_row(60.0, fired_at=60.002)]
+    world.rows.publish([row_at(60.00049, fired_at=60.0015001)])
+    assert world.rows.of_job("job") == [row_at(60.0, fired_at=60.002)]
 
 
 def test_given_times_beyond_the_calendar_when_published_then_its_ends_stand_for_them(world: World) -> None:
-    world.rows.publish([_row(-1e300, fired_at=1e300)])
-    assert world.rows.of_job("job") == [_row(-62_135_596_800.0, fired_at=253_402_300_799.999)]
+    world.rows.publish([row_at(-1e300, fired_at=1e300)])
+    assert world.rows.of_job("job") == [row_at(-62_135_596_800.0, fired_at=253_402_300_799.999)]
 
 
 def test_given_rows_of_two_jobs_when_listed_then_one_job_s_come_in_the_order_of_their_sort_key(world: World) -> None:
     rows = [
-        replace(_row(), finding=replace(_row().finding, rule=rule, node=node))
+        replace(row_at(), finding=replace(row_at().finding, rule=rule, node=node))
         for rule in ("B", "A")
         for node in ("algo-10", None, "algo-2")
     ]
-    world.rows.publish([*rows, replace(_row(), job="another")])
+    world.rows.publish([*rows, replace(row_at(), job="another")])
     listed = [row.target for row in world.rows.of_job("job")]
     assert listed == ["A", "A#algo-10", "A#algo-2", "B", "B#algo-10", "B#algo-2"]
 
 
 def test_given_no_rows_when_listed_then_there_are_none(world: World) -> None:
     assert world.rows.of_job("job") == []
-
-
-def test_given_a_published_row_when_read_in_the_console_then_a_person_understands_it(
-    moto_world: MotoUnderTest,
-) -> None:
-    row = replace(
-        _row(1_700_000_000.25),
-        finding=replace(_row(1_700_000_000.25).finding, measured=0.1 + 0.2, threshold=70),
-        quantity="p95",
-        parameters={"patience": 500, "dry": True},
-    )
-    row = replace(
-        row, finding=replace(row.finding, severity=Severity.HIGH, advice="Prefetch."), unit="%", affected_percent=75.5
-    )
-    moto_world.rows.publish(
-        [
-            replace(
-                row,
-                finding=replace(row.finding, cost="about USD 12.40 of 20.10 so far", finding_kind="idle", facts=FACTS),
-                wasted_percent=61.7,
-            )
-        ]
-    )
-    assert moto_world.row("job", RULE) == {
-        "TrainingJobName": {"S": "job"},
-        "RuleTarget": {"S": RULE},
-        "Status": {"S": "OK"},
-        "DebuggerStatus": {"S": "InProgress"},
-        "Reason": {"S": "p95 is 23 %."},
-        "Measured": {"N": "0.30000000000000004"},
-        "Threshold": {"N": "70"},
-        "Quantity": {"S": "p95"},
-        "Unit": {"S": "%"},
-        "Severity": {"S": "high"},
-        "Advice": {"S": "Prefetch."},
-        "AffectedPercent": {"N": "75.5"},
-        "CostLost": {"S": "about USD 12.40 of 20.10 so far"},
-        "WastedPercent": {"N": "61.7"},
-        "DataPoints": {"N": "0"},
-        "Violations": {"N": "0"},
-        "TimesFired": {"N": "0"},
-        "EvaluatedThrough": {"S": "2023-11-14T22:13:20.250Z"},
-        "Counters": {"M": {}},
-        "Parameters": {"M": {"patience": {"N": "500"}, "dry": {"BOOL": True}}},
-        "Kind": {"S": "idle"},
-        "Facts": {
-            "L": [
-                {
-                    "M": {
-                        "Name": {"S": "mean_utilization"},
-                        "Value": {"N": "41.25"},
-                        "Unit": {"S": "%"},
-                        "Series": {"S": "GPUUtilization"},
-                        "Device": {"S": "gpu3"},
-                        "From": {"S": "2023-11-14T22:13:20.000Z"},
-                        "To": {"S": "2023-11-14T22:53:20.000Z"},
-                        "Threshold": {"N": "70.0"},
-                    }
-                },
-                {
-                    "M": {
-                        "Name": {"S": "mean_utilization"},
-                        "Value": {"N": "9"},
-                        "Unit": {"S": "%"},
-                        "Node": {"S": "algo-2"},
-                        "Device": {"S": "gpu0"},
-                    }
-                },
-                {
-                    "M": {
-                        "Name": {"S": "idle_since"},
-                        "Value": {"S": "2023-11-14T22:13:20.000Z"},
-                        "Unit": {"S": "time"},
-                    }
-                },
-                {"M": {"Name": {"S": "framework"}, "Value": {"S": "jax"}}},
-                {"M": {"Name": {"S": "gain_share"}, "Value": {"N": "0.25"}, "Unit": {"S": "share"}}},
-            ]
-        },
-        "fact.mean_utilization gpu3 GPUUtilization": {
-            "S": "41.2 % (GPUUtilization, gpu3, 2023-11-14 22:13 to 22:53 UTC, threshold 70 %)"
-        },
-        "fact.mean_utilization algo-2 gpu0": {"S": "9 % (algo-2, gpu0)"},
-        "fact.idle_since": {"S": "2023-11-14T22:13:20.000Z"},
-        "fact.framework": {"S": "jax"},
-        "fact.gain_share": {"S": "25 %"},
-    }
-
-
-def test_when_facts_are_gone_then_their_columns_are_too(moto_world: MotoUnderTest) -> None:
-    moto_world.rows.publish([replace(_row(60.0), finding=replace(_row().finding, finding_kind="idle", facts=FACTS))])
-    moto_world.update_row("job", RULE, OUTCOME)
-    moto_world.rows.publish([replace(_row(120.0), finding=replace(_row().finding, facts=FACTS[-1:]))])
-    item = moto_world.row("job", RULE)
-    assert [name for name in item if name.startswith("fact.")] == ["fact.gain_share"]
-    assert "Kind" not in item
-    assert item["FireId"] == OUTCOME["FireId"]
-    moto_world.rows.publish([_row(180.0)])
-    assert not [name for name in moto_world.row("job", RULE) if name.startswith("fact.") or name == "Facts"]
-
-
-def test_given_many_facts_then_twelve_are_kept_in_few_bytes(moto_world: MotoUnderTest) -> None:
-    facts = [replace_fact(FACTS[0], name="mean_utilization_at_work", device=f"gpu{place}") for place in range(20)]
-    episodes = tuple(
-        Episode(60.0 + each, 61.0 + each, ("algo-1",), ("gpu0", "gpu1"), 31.5, 912.125, 1.91, "USD")
-        for each in range(8)
-    )
-    finding = replace(_row().finding, reason="r" * 600, advice="a" * 300, facts=tuple(facts), episodes=episodes)
-    moto_world.rows.publish([replace(_row(), finding=finding)])
-    (read,) = moto_world.rows.of_job("job")
-    assert read.finding.facts == tuple(facts[:12])
-    assert read.finding.episodes == episodes
-    item = moto_world.row("job", RULE)
-    assert sum(name.startswith("fact.") for name in item) == 12
-    assert _size(item) < 6 * 1_024
-
-
-def _size(value: object) -> int:
-    """Return about how many bytes DynamoDB counts: names and values, and three for what holds others."""
-    if isinstance(value, dict):
-        return 3 + sum(len(name) * (len(name) > 1) + _size(each) for name, each in value.items())
-    if isinstance(value, list):
-        return 3 + sum(map(_size, value))
-    return len(str(value))
 
 
 def test_given_a_row_that_only_the_state_machine_wrote_when_read_then_the_rest_is_empty(
@@ -466,7 +325,7 @@ def test_given_a_row_that_cannot_be_read_when_listed_then_the_error_names_it(
 def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_the_same(
     status: Status, times_fired: int, closed: bool, expected: str
 ) -> None:
-    row = replace(_row(), status=status, times_fired=times_fired, expires_at=9 if closed else None)
+    row = replace(row_at(), status=status, times_fired=times_fired, expires_at=9 if closed else None)
     assert row.debugger_status == expected
 
 
@@ -474,14 +333,14 @@ def test_given_a_status_when_said_in_the_managed_service_s_words_then_it_means_t
 def test_given_a_row_of_an_earlier_registration_when_a_later_one_is_published_then_it_is_replaced_however_far_it_was(
     world: World, watermark_s: float | None
 ) -> None:
-    claimed = replace(_row(60.0, fired_at=30.0), expires_at=7, violations=3)
+    claimed = replace(row_at(60.0, fired_at=30.0), expires_at=7, violations=3)
     world.rows.publish([claimed])
-    anew = replace(_row(watermark_s), generation=1)
+    anew = replace(row_at(watermark_s), generation=1)
     world.rows.publish([anew])
     assert world.rows.of_job("job") == [anew]
-    world.rows.publish([replace(_row(90.0), expires_at=9)])
+    world.rows.publish([replace(row_at(90.0), expires_at=9)])
     assert world.rows.of_job("job") == [anew]
-    further, behind = replace(_row(61.0), generation=1), replace(_row(50.0), generation=1)
+    further, behind = replace(row_at(61.0), generation=1), replace(row_at(50.0), generation=1)
     world.rows.publish([further, behind])
     assert world.rows.of_job("job") == [further]
 
@@ -489,19 +348,19 @@ def test_given_a_row_of_an_earlier_registration_when_a_later_one_is_published_th
 def test_given_what_came_of_an_earlier_registrations_fire_when_a_later_row_is_published_then_it_goes(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.rows.publish([_row(fired_at=30.0)])
+    moto_world.rows.publish([row_at(fired_at=30.0)])
     moto_world.update_row("job", RULE, OUTCOME)
     stop: dict[str, AttributeValueTypeDef] = {"StopDecision": {"S": "stop"}, "StopMade": {"BOOL": True}}
     moto_world.update_row("job", RULE, stop)
-    moto_world.rows.publish([replace(_row(1.0), generation=1)])
+    moto_world.rows.publish([replace(row_at(1.0), generation=1)])
     assert not {*OUTCOME, *stop, "FiredAt"} & set(moto_world.row("job", RULE))
 
 
 def test_given_a_fire_of_the_new_registration_when_its_row_is_published_then_what_came_of_it_stays(
     moto_world: MotoUnderTest,
 ) -> None:
-    moto_world.rows.publish([_row()])
+    moto_world.rows.publish([row_at()])
     moto_world.update_row("job", RULE, OUTCOME)
-    fired = replace(_row(1.0, fired_at=1.0), status=Status.FIRED, times_fired=1, generation=1)
+    fired = replace(row_at(1.0, fired_at=1.0), status=Status.FIRED, times_fired=1, generation=1)
     moto_world.rows.publish([fired])
     assert moto_world.row("job", RULE)["FireId"] == OUTCOME["FireId"]

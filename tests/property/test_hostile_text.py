@@ -36,7 +36,7 @@ REPORT = "Report: "
 def alert(kind: AlertKind, text: str) -> Alert:
     """Return the alert of a fire whose every foreign text is the same."""
     text = f"x{text}"
-    foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "fired_at", "severity"), text)
+    foreign: dict[str, Any] = dict.fromkeys(("job", "node", "reason", "advice", "cost", "severity"), text)
     places = {"report_uri": f"s3://profiles/{text}/report.json", "report_page": f"s3://profiles/{text}/report.html"}
     fire = alert_input(**(FIRE | foreign | places), kind=kind, faults=[text], tuning_job=text, previous_severity=text)
     decision = StopDecision(True, "stop", text, FIRE["fired_at"])

@@ -11,6 +11,7 @@ from trainguard.actions.chat import chat_message
 from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.actions.routing import STAGED, Routing, route
 from trainguard.canary_name import CANARY_KIND, is_canary
+from trainguard.finding import flat
 from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, one_line, plain_document
 from trainguard.run_links import plain_links
@@ -69,9 +70,9 @@ def _attributes(request: AlertRequest) -> dict[str, str]:
     return {
         "AlertId": fire.own_id,
         "Job": fire.job,
-        "Rule": fire.finding.rule,
-        "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn) else fire.kind.value,
-        "Severity": fire.finding.severity or UNKNOWN,
+        "Rule": fire.entry.finding.rule,
+        "Kind": CANARY_KIND if is_canary(fire.job, fire.job_arn) else fire.entry.kind.value,
+        "Severity": fire.entry.finding.severity or UNKNOWN,
         "Stopped": _STOPPED[request.stop.made],
     }
 
@@ -85,32 +86,22 @@ def _recorded(fire: AlertInput, routing: Routing, done: str) -> str:
 
 
 def _document(request: AlertRequest, done: str, routing: Routing) -> dict[str, Any]:
-    fire, decision = request.fire, request.decision
+    fire, entry, decision = request.fire, request.fire.entry, request.decision
     return {
         "schema_version": SCHEMA_VERSION,
-        "kind": fire.kind.value,
+        "kind": entry.kind.value,
         "canary": is_canary(fire.job, fire.job_arn),
         "alert_id": fire.own_id,
-        "fire_id": fire.fire_id,
+        "fire_id": entry.fire_id,
         "job": fire.job,
         "job_arn": fire.job_arn,
         "tuning_job": fire.tuning_job,
-        "rule": fire.finding.rule,
-        "episode": fire.episode,
-        "node": fire.finding.where,
+        "episode": entry.episode,
         "fired_at": fire.fired_at,
-        "reason": fire.finding.reason,
-        "severity": fire.finding.severity,
-        "previous_severity": fire.previous_severity,
-        "lasted_s": fire.lasted_s,
+        "previous_severity": entry.previous_severity,
+        "lasted_s": entry.lasted_s,
         "faults": fire.faults,
-        "advice": fire.finding.advice,
-        "cost": fire.finding.cost,
-        "measured": fire.finding.measured,
-        "threshold": fire.finding.threshold,
-        "episodes": [msgspec.to_builtins(episode.entry) for episode in fire.finding.episodes],
-        "finding_kind": fire.finding.finding_kind,
-        "facts": msgspec.to_builtins(fire.finding.facts),
+        **flat(entry.finding),
         "stop": {
             "made": request.stop.made,
             "decision": decision.decision,

@@ -28,14 +28,14 @@ _SIGNS = {
 
 def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
     """Return the notification; ``done`` is the sentence on what was done."""
-    fire = request.fire
-    said = (("Severity", fire.finding.severity), ("Lost", fire.finding.cost), ("Action", done))
-    paragraphs = [*map(_plain, reasons(fire)), *(f"*{name}:* {_plain(value)}" for name, value in said if value)]
+    fire, entry, finding = request.fire, request.fire.entry, request.fire.entry.finding
+    said = (("Severity", finding.severity), ("Lost", finding.cost), ("Action", done))
+    paragraphs = [*map(_plain, reasons(entry)), *(f"*{name}:* {_plain(value)}" for name, value in said if value)]
     paragraphs += late(fire)
     context = {
         "Job": fire.job,
-        "Rule": fire.finding.rule,
-        "Node": fire.finding.where,
+        "Rule": finding.rule,
+        "Node": finding.where,
         "AlertId": fire.own_id,
         "At": fire.fired_at,
     }
@@ -45,19 +45,17 @@ def chat_message(request: AlertRequest, done: str) -> dict[str, Any]:
         "id": fire.own_id,
         "content": {
             "textType": "client-markdown",
-            "title": f"{_SIGNS[fire.kind]} {chat_line(headline(request), TITLE_LIMIT)}",
+            "title": f"{_SIGNS[entry.kind]} {chat_line(headline(request), TITLE_LIMIT)}",
             "description": "\n".join(paragraphs),
             "nextSteps": _next_steps(request),
             "keywords": [
-                _plain(word)
-                for word in ("TrainGuard", fire.kind.value, fire.finding.rule, fire.finding.severity)
-                if word
+                _plain(word) for word in ("TrainGuard", entry.kind.value, finding.rule, finding.severity) if word
             ],
         },
         "metadata": {
-            "threadId": fire.fire_id,
+            "threadId": entry.fire_id,
             "summary": _plain(subject(fire)),
-            "eventType": f"TrainGuard-{fire.kind.value}",
+            "eventType": f"TrainGuard-{entry.kind.value}",
             "relatedResources": [one_line(fire.job_arn)],
             "additionalContext": {name: _plain(value) for name, value in context.items()},
         },
@@ -70,13 +68,11 @@ def _plain(words: str) -> str:
 
 
 def _next_steps(request: AlertRequest) -> list[str]:
-    fire = request.fire
-    advice = [
-        *unless(fire),
-        *([fire.finding.advice] if fire.finding.advice and fire.kind is not AlertKind.CLEARED else []),
-    ]
-    steps = [_plain(each) for each in advice]
-    if fire.kind is AlertKind.NOTICE:
+    fire, entry, advice = request.fire, request.fire.entry, request.fire.entry.finding.advice
+    steps = [_plain(each) for each in unless(entry)]
+    if advice and entry.kind is not AlertKind.CLEARED:
+        steps.append(_plain(advice))
+    if entry.kind is AlertKind.NOTICE:
         return steps
     link = chat_escaped(mail_place(fire.report_link)) if fire.report_link else _plain(open_command(fire.job))
     pages = [f"{chat_escaped(named)}: {chat_escaped(page)}" for named, page in run_pages(fire)]

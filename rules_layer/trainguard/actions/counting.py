@@ -20,7 +20,7 @@ def count_stop(request: AlertRequest, journal: Journal, *, sent: bool = True) ->
         what = "stops_made"
     elif decision.stop:
         what = "stops_failed"
-    elif fire.kind is AlertKind.WARNING and sent:
+    elif fire.entry.kind is AlertKind.WARNING and sent:
         what = "stops_announced"
     elif decision.decision == "dry-run":
         what = "stops_in_dry_run"
@@ -28,4 +28,4 @@ def count_stop(request: AlertRequest, journal: Journal, *, sent: bool = True) ->
         what = "stops_refused"
     else:
         return
-    journal.count(what, job=fire.job, rule=fire.finding.rule, reason=stop.error or decision.why)
+    journal.count(what, job=fire.job, rule=fire.entry.finding.rule, reason=stop.error or decision.why)

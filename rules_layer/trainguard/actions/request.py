@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from trainguard.finding import Finding, embedded
+from trainguard.execution_input import entry_in
 from trainguard.job_policy import JobPolicy
-from trainguard.records import AlertKind
-from trainguard.timestamps import epoch_of
+from trainguard.records import AlertKind, OutboxEntry
+from trainguard.timestamps import epoch_of, iso_time
 
 UNDECIDED = "none"
 """Stands for the decision where none was to be made: an escalation stops nothing."""
@@ -22,29 +22,21 @@ class Resend(msgspec.Struct):
 
 
 class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
-    """What an alert is about: the execution's input, of whatever ``kind``.
+    """What an alert is about: the input of an execution, an outbox entry and its job.
 
-    ``fire_id`` names the fire, ``alert_id`` the alert. ``report_uri`` and ``report_page`` are S3 URIs of
-    ``report.json`` and ``report.html``, ``report_link`` is the page in the console. ``fired_at`` is the event time at
-    which it came about; times are ISO 8601 in UTC. ``lasted_s`` is for how long a finding that is over was there;
-    ``faults`` are what a notice tells of, and in a notice the finding's ``rule`` names what is faulty. ``tuning_job``
-    names the tuning job that the job is one of. ``resend`` is there where the alert is sent late, on request.
-    ``run_links`` are the pages of the job's run by tool.
+    ``alert_id`` names the alert. ``report_uri`` and ``report_page`` are S3 URIs of ``report.json`` and ``report.html``,
+    ``report_link`` is the page in the console. ``faults`` are what a notice tells of, and in a notice the finding's
+    ``rule`` names what is faulty. ``tuning_job`` names the tuning job that the job is one of. ``resend`` is there where
+    the alert is sent late, on request. ``run_links`` are the pages of the job's run by tool.
     """
 
     job: str
     job_arn: str
-    fire_id: str
-    episode: int
-    fired_at: str
+    entry: OutboxEntry
     report_uri: str
-    finding: Finding
-    kind: AlertKind = AlertKind.FIRE
     alert_id: str | None = None
     report_page: str | None = None
     report_link: str | None = None
-    previous_severity: str | None = None
-    lasted_s: float | None = None
     faults: list[str] = []
     tuning_job: str | None = None
     policy: JobPolicy = JobPolicy()
@@ -54,14 +46,19 @@ class AlertInput(msgspec.Struct, rename="camel", kw_only=True):
     @classmethod
     def read(cls, payload: Mapping[str, Any]) -> "AlertInput":
         """Read an execution's input; raises msgspec.ValidationError where it is none of an alert's."""
-        return msgspec.convert(embedded(payload), cls)
+        return msgspec.convert({**payload, "entry": entry_in(payload)}, cls)
+
+    @property
+    def fired_at(self) -> str:
+        """The event time at which it came about, ISO 8601 in UTC."""
+        return iso_time(self.entry.enqueued_at)
 
     @property
     def own_id(self) -> str:
         """The alert's own name; a warning's is made of its fire's."""
-        if self.kind is AlertKind.WARNING:
-            return f"{self.fire_id}-warning"
-        return self.alert_id or self.fire_id
+        if self.entry.kind is AlertKind.WARNING:
+            return f"{self.entry.fire_id}-warning"
+        return self.alert_id or self.entry.fire_id
 
 
 class StopDecision(msgspec.Struct, frozen=True, rename="camel"):
@@ -105,12 +102,12 @@ class AlertRequest(msgspec.Struct):
         Raises msgspec.ValidationError where a field is missing or of another type.
         """
         fire = event.get("fire") if isinstance(event, Mapping) else None
-        return msgspec.convert({**event, "fire": embedded(fire)} if isinstance(fire, Mapping) else event, cls)
+        return msgspec.convert({**event, "fire": AlertInput.read(fire)} if isinstance(fire, Mapping) else event, cls)
 
     @property
     def is_about_a_stop(self) -> bool:
         """Whether a stop was made, may have been, was tried in vain, or is to come: that people learn in any case."""
-        return self.stop.made is not False or self.decision.stop or self.fire.kind is AlertKind.WARNING
+        return self.stop.made is not False or self.decision.stop or self.fire.entry.kind is AlertKind.WARNING
 
 
 class StopCase(msgspec.Struct, rename="camel"):

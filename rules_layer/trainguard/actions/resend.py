@@ -44,10 +44,10 @@ def recorded_outcome(fire: AlertInput, row: RuleRow | None) -> tuple[StopDecisio
     Where the row is of another fire by now, or says nothing, whether the job was stopped is not known, and the result
     says so.
     """
-    if fire.kind is not AlertKind.FIRE:
+    if fire.entry.kind is not AlertKind.FIRE:
         return StopDecision(), StopResult()
     record = None if row is None else row.stop
-    if record is None or record.fire_id != fire.fire_id:
+    if record is None or record.fire_id != fire.entry.fire_id:
         unknown = "the rule's row does not say what was decided for this fire"
         return StopDecision(decision=_UNRECORDED, why=unknown), StopResult(made=None, error=unknown)
     return _decision(record), _result(record)

@@ -34,17 +34,17 @@ class Routing:
 
 def route(request: AlertRequest, *, now: float) -> Routing:
     """Decide what becomes of an alert at ``now``, epoch seconds; a notice about settings is of no rule's."""
-    fire, alerts = request.fire, request.fire.policy.alerts
-    is_finding = fire.kind is not AlertKind.NOTICE
-    if is_finding and alerts.is_staged(fire.finding.rule):
+    entry, alerts = request.fire.entry, request.fire.policy.alerts
+    is_finding = entry.kind is not AlertKind.NOTICE
+    if is_finding and alerts.is_staged(entry.finding.rule):
         return Routing(withheld=STAGED)
-    if fire.kind is AlertKind.WARNING and _comes_late(request, now):
+    if entry.kind is AlertKind.WARNING and _comes_late(request, now):
         return Routing(withheld=LATE)
     if request.is_about_a_stop:
         return Routing()
-    if is_finding and alerts.is_muted(fire.finding.rule):
+    if is_finding and alerts.is_muted(entry.finding.rule):
         return Routing(withheld=MUTED)
-    if fire.finding.severity == Severity.CRITICAL and fire.kind is not AlertKind.CLEARED:
+    if entry.finding.severity == Severity.CRITICAL and entry.kind is not AlertKind.CLEARED:
         return Routing()
     return Routing(wait_until=quiet_until(alerts.quiet_hours, now))
 

@@ -110,10 +110,10 @@ def _unsent(
 
 def _row(fire: AlertInput, rows: RuleStates) -> RuleRow | None:
     """Return the row of the fire's job and rule; one that cannot be read says nothing about the fire."""
-    if fire.kind is AlertKind.NOTICE:
+    if fire.entry.kind is AlertKind.NOTICE:
         return None
     try:
-        return rows.load(fire.job, fire.finding.rule)
+        return rows.load(fire.job, fire.entry.finding.rule)
     except StateCodecError:
         return None
 
@@ -138,7 +138,9 @@ def has_sent(record: ExecutionRecord) -> bool:
 
 
 def _says_sent(fire: AlertInput, row: RuleRow | None) -> bool:
-    return fire.kind is AlertKind.FIRE and row is not None and row.fire_id == fire.fire_id and row.alert_id is not None
+    if row is None or fire.entry.kind is not AlertKind.FIRE:
+        return False
+    return row.fire_id == fire.entry.fire_id and row.alert_id is not None
 
 
 def _newest(first: ExecutionRecord, records: ExecutionRecords) -> tuple[ExecutionRecord, int]:

@@ -4,10 +4,11 @@ from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.engine.jobs.job_description import STOP_TAG
 from trainguard.links import open_command
 from trainguard.plain_text import LONGEST_SENTENCE, mail_line, mail_place
-from trainguard.records import AlertKind
+from trainguard.records import AlertKind, OutboxEntry
 from trainguard.rules.ledger_text import ledger_line
 from trainguard.rules.units import show_duration
 from trainguard.run_links import OWN, plain_links
+from trainguard.timestamps import iso_time
 
 SUBJECT_LIMIT = 99
 DETAIL_LIMIT = 1_000
@@ -16,40 +17,41 @@ _UNKNOWN = "unknown"
 
 def headline(request: AlertRequest) -> str:
     """Return what the alert says in one sentence."""
-    fire = request.fire
-    job = f"training job {fire.job}"
+    entry, finding = request.fire.entry, request.fire.entry.finding
+    job, stop_at = f"training job {request.fire.job}", request.decision.stop_at
     return {
-        AlertKind.FIRE: f"{fire.finding.rule} fired on {job}.",
-        AlertKind.ESCALATION: f"{fire.finding.rule} is now {fire.finding.severity} on {job}; it was {_previous(fire)}.",
-        AlertKind.CLEARED: f"{fire.finding.rule} is over on {job}{_lasted(fire)}.",
-        AlertKind.WARNING: f"{fire.finding.rule} fired on {job}, which will be stopped at {request.decision.stop_at}.",
+        AlertKind.FIRE: f"{finding.rule} fired on {job}.",
+        AlertKind.ESCALATION: f"{finding.rule} is now {finding.severity} on {job}; it was {_previous(entry)}.",
+        AlertKind.CLEARED: f"{finding.rule} is over on {job}{_lasted(entry)}.",
+        AlertKind.WARNING: f"{finding.rule} fired on {job}, which will be stopped at {stop_at}.",
         AlertKind.NOTICE: f"The settings of {job} have faults.",
-    }[fire.kind]
+    }[entry.kind]
 
 
 def subject(fire: AlertInput) -> str:
     """Return the e-mail subject: ASCII without control characters, under 100 characters, as SNS demands."""
+    entry, finding = fire.entry, fire.entry.finding
     said = {
-        AlertKind.FIRE: f"{fire.finding.rule} fired on {fire.job}",
-        AlertKind.ESCALATION: f"{fire.finding.rule} now {fire.finding.severity} on {fire.job}",
-        AlertKind.CLEARED: f"{fire.finding.rule} is over on {fire.job}",
-        AlertKind.WARNING: f"{fire.finding.rule} will stop {fire.job}",
+        AlertKind.FIRE: f"{finding.rule} fired on {fire.job}",
+        AlertKind.ESCALATION: f"{finding.rule} now {finding.severity} on {fire.job}",
+        AlertKind.CLEARED: f"{finding.rule} is over on {fire.job}",
+        AlertKind.WARNING: f"{finding.rule} will stop {fire.job}",
         AlertKind.NOTICE: f"faulty settings of {fire.job}",
-    }[fire.kind]
+    }[entry.kind]
     printable = (character if " " <= character <= "~" else "?" for character in f"TrainGuard: {said}")
     return "".join(printable)[:SUBJECT_LIMIT]
 
 
 def action(request: AlertRequest) -> str:
     """Return what was done, for the alert and for the rule's row."""
-    fire, decision = request.fire, request.decision
-    if fire.kind is AlertKind.ESCALATION:
-        return f"Severity grew from {_previous(fire)} to {fire.finding.severity}."
-    if fire.kind is AlertKind.CLEARED:
-        return f"The finding is over{_lasted(fire)}."
-    if fire.kind is AlertKind.NOTICE:
+    entry, decision = request.fire.entry, request.decision
+    if entry.kind is AlertKind.ESCALATION:
+        return f"Severity grew from {_previous(entry)} to {entry.finding.severity}."
+    if entry.kind is AlertKind.CLEARED:
+        return f"The finding is over{_lasted(entry)}."
+    if entry.kind is AlertKind.NOTICE:
         return "What is faulty is not in force; everything else is."
-    if fire.kind is AlertKind.WARNING:
+    if entry.kind is AlertKind.WARNING:
         return f"Training job will be stopped at {decision.stop_at}: {decision.why}."
     return _of_stop(request)
 
@@ -67,37 +69,40 @@ def _of_stop(request: AlertRequest) -> str:
 
 def text(request: AlertRequest, done: str) -> str:
     """Return the text for people, each foreign text on the one line that it belongs to; ``done`` says what was done."""
-    fire = request.fire
-    about = [*_matters(fire), *paid_time(fire), *unless(fire), f"Action: {done}", *held(fire), _when(fire), *late(fire)]
-    lines = [headline(request), "", *reasons(fire), "", *about]
+    fire, entry = request.fire, request.fire.entry
+    about = [*_matters(entry), *_paid_time(entry), *unless(entry), f"Action: {done}", *_held(entry), _when(entry)]
+    lines = [headline(request), "", *reasons(entry), "", *about, *late(fire)]
     lines = [mail_line(line, LONGEST_SENTENCE) for line in lines]
-    if fire.kind is not AlertKind.NOTICE:
+    if entry.kind is not AlertKind.NOTICE:
         lines += _report(fire)
     last = f"Alert id: {fire.own_id} (the same alert may be delivered more than once)"
     return "\n".join([*lines, mail_line(last, LONGEST_SENTENCE)])
 
 
-def reasons(fire: AlertInput) -> list[str]:
+def reasons(entry: OutboxEntry) -> list[str]:
     """Return why an alert is sent: one sentence, or a line for each fault of a job's settings."""
-    return fire.finding.reason.splitlines() if fire.kind is AlertKind.NOTICE else [fire.finding.reason]
+    reason = entry.finding.reason
+    return reason.splitlines() if entry.kind is AlertKind.NOTICE else [reason]
 
 
-def paid_time(fire: AlertInput) -> list[str]:
+def _paid_time(entry: OutboxEntry) -> list[str]:
     """Say in one line what the paid GPU time went into; nothing where that is not known."""
-    said = ledger_line(fire.finding.facts)
+    said = ledger_line(entry.finding.facts)
     return [] if said is None else [said]
 
 
-def _when(fire: AlertInput) -> str:
-    if fire.kind is AlertKind.NOTICE:
-        return f"Found at: {fire.fired_at}"
-    said = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(fire.kind, "Fired at")
-    return f"{said}: {fire.fired_at} (node {fire.finding.where}, episode {fire.episode})"
+def _when(entry: OutboxEntry) -> str:
+    at = iso_time(entry.enqueued_at)
+    if entry.kind is AlertKind.NOTICE:
+        return f"Found at: {at}"
+    said = {AlertKind.ESCALATION: "Since", AlertKind.CLEARED: "Over at"}.get(entry.kind, "Fired at")
+    return f"{said}: {at} (node {entry.finding.where}, episode {entry.episode})"
 
 
-def held(fire: AlertInput) -> list[str]:
+def _held(entry: OutboxEntry) -> list[str]:
     """Return the line about when and where the condition held, where that is known."""
-    return [f"Held: {fire.finding.held[-1].sentence}"] if fire.finding.held else []
+    held = entry.finding.held
+    return [f"Held: {held[-1].sentence}"] if held else []
 
 
 def late(fire: AlertInput) -> list[str]:
@@ -105,9 +110,9 @@ def late(fire: AlertInput) -> list[str]:
     return [] if fire.resend is None else ["Sent late: this alert could not be sent when it came about."]
 
 
-def unless(fire: AlertInput) -> list[str]:
+def unless(entry: OutboxEntry) -> list[str]:
     """Return the line about how a stop that is to come can be averted; none of any other alert."""
-    if fire.kind is not AlertKind.WARNING:
+    if entry.kind is not AlertKind.WARNING:
         return []
     return [
         "To keep it running: remove its tag "
@@ -117,11 +122,12 @@ def unless(fire: AlertInput) -> list[str]:
     ]
 
 
-def _matters(fire: AlertInput) -> list[str]:
+def _matters(entry: OutboxEntry) -> list[str]:
     """Return lines about how much the finding matters and what to do, as far as that is known."""
-    advice = None if fire.kind is AlertKind.CLEARED else fire.finding.advice
-    severity = None if fire.kind is AlertKind.NOTICE else fire.finding.severity
-    lines = (("What to do", advice), ("Severity", severity), ("Lost", fire.finding.cost))
+    finding = entry.finding
+    advice = None if entry.kind is AlertKind.CLEARED else finding.advice
+    severity = None if entry.kind is AlertKind.NOTICE else finding.severity
+    lines = (("What to do", advice), ("Severity", severity), ("Lost", finding.cost))
     return [f"{name}: {value[:DETAIL_LIMIT]}" for name, value in lines if value]
 
 
@@ -141,9 +147,9 @@ def run_pages(fire: AlertInput) -> list[tuple[str, str]]:
     return [("Run" if tool == OWN else f"Run in {tool}", link) for tool, link in plain_links(fire.run_links).items()]
 
 
-def _previous(fire: AlertInput) -> str:
-    return fire.previous_severity or _UNKNOWN
+def _previous(entry: OutboxEntry) -> str:
+    return entry.previous_severity or _UNKNOWN
 
 
-def _lasted(fire: AlertInput) -> str:
-    return "" if fire.lasted_s is None else f" after {show_duration(fire.lasted_s)}"
+def _lasted(entry: OutboxEntry) -> str:
+    return "" if entry.lasted_s is None else f" after {show_duration(entry.lasted_s)}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trainguard.adapters.attribute_values import Item
 
 
-_KIND = "FindingKind"
+_NAMES = {"finding_kind": "FindingKind"}
 """An entry has a kind of its own, that of the alert."""
 
 
@@ -114,7 +114,7 @@ def _entry_item(entry: OutboxEntry) -> "Item":
         {
             "Rule": text(entry.finding.rule),
             "Node": text(entry.finding.where),
-            **finding_columns(entry.finding, kind=_KIND),
+            **finding_columns(entry.finding, _NAMES),
             "FireId": text(entry.fire_id),
             "Episode": integer(entry.episode),
             "EnqueuedAt": number(entry.enqueued_at),
@@ -158,7 +158,7 @@ def _entry(alert_id: str, columns: Columns) -> OutboxEntry:
         episode=columns.integer("Episode"),
         enqueued_at=columns.real("EnqueuedAt"),
         finding=finding_of_columns(
-            columns, rule=columns.text("Rule"), node=None if node == JOB_NODE else node, kind=_KIND
+            columns, rule=columns.text("Rule"), node=None if node == JOB_NODE else node, names=_NAMES
         ),
         sent=columns.flag("Sent"),
         kind=columns.made_or_none("Kind", AlertKind) or AlertKind.FIRE,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from trainguard.adapters.attribute_values import Item
 
-_COST = "CostLost"
+_NAMES = {"cost": "CostLost"}
 _THROUGH = {"#through": "EvaluatedThrough"}
 _GENERATION = {"#generation": "Generation"}
 _OF_FIRES = (
@@ -168,7 +168,7 @@ def _columns(row: RuleRow) -> "dict[str, AttributeValue | None]":
     columns: dict[str, AttributeValue | None] = {
         "Status": text(row.status),
         "DebuggerStatus": text(row.debugger_status),
-        **finding_columns(row.finding, cost=_COST),
+        **finding_columns(row.finding, _NAMES),
         **fact_columns(row.finding.facts),
         "Quantity": text_or_none(row.quantity),
         "Unit": text_or_none(row.unit),
@@ -230,7 +230,7 @@ def _row(job: str, item: "Item") -> RuleRow:
     with decoding(f"RuleState/{job}/{target}"):
         return RuleRow(
             job=job,
-            finding=finding_of_columns(columns, rule=rule, node=node if separator else None, cost=_COST),
+            finding=finding_of_columns(columns, rule=rule, node=node if separator else None, names=_NAMES),
             status=columns.made("Status", Status),
             quantity=columns.text_or_none("Quantity"),
             unit=columns.text_or_none("Unit"),

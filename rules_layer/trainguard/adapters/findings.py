@@ -1,7 +1,9 @@
 """Findings as columns, the same in rows and in outbox entries; the rule and the node have places of their own there."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from trainguard.adapters.attribute_values import (
     Columns,
@@ -19,74 +21,83 @@ from trainguard.finding import Episode, Finding, Severity
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef as AttributeValue
 
-
-def finding_columns(finding: Finding, *, cost: str = "Cost", kind: str = "Kind") -> "dict[str, AttributeValue | None]":
-    """Write a finding, without its rule and node; ``cost`` and ``kind`` name the columns of what these are."""
-    return {
-        kind: text_or_none(finding.finding_kind or None),
-        "Reason": text(finding.reason),
-        "Measured": number_or_none(finding.measured),
-        "Threshold": number_or_none(finding.threshold),
-        "Severity": text_or_none(finding.severity),
-        "Advice": text_or_none(finding.advice),
-        cost: text_or_none(finding.cost),
-        "Episodes": _episodes_value(finding.episodes),
-        "Facts": facts_value(finding.facts),
-    }
+_SAME: Mapping[str, str] = MappingProxyType({})
 
 
-def finding_of_columns(
-    columns: Columns, *, rule: str, node: str | None, cost: str = "Cost", kind: str = "Kind"
-) -> Finding:
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Where a field is stored, and how it is written and read; what is written as None has no column."""
+
+    field: str
+    name: str
+    write: "Callable[[Any], AttributeValue | None]"
+    read: Callable[[Columns, str], Any]
+
+
+def finding_columns(finding: Finding, names: Mapping[str, str] = _SAME) -> "dict[str, AttributeValue | None]":
+    """Write a finding, without its rule and node; ``names`` are of columns that are called otherwise, by field."""
+    return _written(finding, _FINDING, names)
+
+
+def finding_of_columns(columns: Columns, *, rule: str, node: str | None, names: Mapping[str, str] = _SAME) -> Finding:
     """Read a finding of ``rule`` on ``node``."""
-    return Finding(
-        rule=rule,
-        node=node,
-        reason=columns.text("Reason"),
-        measured=columns.real_or_none("Measured"),
-        threshold=columns.real_or_none("Threshold"),
-        severity=columns.made_or_none("Severity", Severity),
-        advice=columns.text_or_none("Advice"),
-        cost=columns.text_or_none(cost),
-        episodes=_episodes_of(columns, "Episodes"),
-        finding_kind=columns.text_or_none(kind) or "",
-        facts=facts_of(columns, "Facts"),
-    )
+    return Finding(rule=rule, node=node, **_read(columns, _FINDING, names))
+
+
+def _written(
+    record: object, table: Sequence[_Column], names: Mapping[str, str] = _SAME
+) -> "dict[str, AttributeValue | None]":
+    return {names.get(each.field, each.name): each.write(getattr(record, each.field)) for each in table}
+
+
+def _read(columns: Columns, table: Sequence[_Column], names: Mapping[str, str] = _SAME) -> dict[str, Any]:
+    return {each.field: each.read(columns, names.get(each.field, each.name)) for each in table}
+
+
+def _name_value(name: str) -> "AttributeValue | None":
+    return text_or_none(name or None)
+
+
+def _name_of(columns: Columns, name: str) -> str:
+    return columns.text_or_none(name) or ""
+
+
+def _names_value(names: Sequence[str]) -> "AttributeValue | None":
+    return text_list(names) if names else None
+
+
+def _time_value(epoch_s: float | None) -> "AttributeValue | None":
+    return None if epoch_s is None else text(iso_from_epoch(epoch_s))
 
 
 def _episodes_value(episodes: Sequence[Episode]) -> "AttributeValue | None":
     """Write episodes as a list of maps; None where there is none."""
-    if not episodes:
-        return None
-    return maps(
-        present(
-            {
-                "Start": text(iso_from_epoch(each.start)),
-                "End": None if each.end is None else text(iso_from_epoch(each.end)),
-                "Nodes": text_list(each.nodes) if each.nodes else None,
-                "Gpus": text_list(each.gpus) if each.gpus else None,
-                "Measured": number_or_none(each.measured),
-                "WastedS": number_or_none(each.wasted_s),
-                "Cost": number_or_none(each.cost),
-                "Currency": text_or_none(each.currency),
-            }
-        )
-        for each in episodes
-    )
+    return maps(present(_written(each, _EPISODE)) for each in episodes) if episodes else None
 
 
 def _episodes_of(columns: Columns, name: str) -> tuple[Episode, ...]:
     """Read episodes; an item of a version that kept none has none."""
-    return tuple(
-        Episode(
-            start=each.made("Start", epoch_from_iso),
-            end=each.made_or_none("End", epoch_from_iso),
-            nodes=each.text_list("Nodes"),
-            gpus=each.text_list("Gpus"),
-            measured=each.real_or_none("Measured"),
-            wasted_s=each.real_or_none("WastedS"),
-            cost=each.real_or_none("Cost"),
-            currency=each.text_or_none("Currency"),
-        )
-        for each in columns.map_list(name)
-    )
+    return tuple(Episode(**_read(each, _EPISODE)) for each in columns.map_list(name))
+
+
+_FINDING = (
+    _Column("finding_kind", "Kind", _name_value, _name_of),
+    _Column("reason", "Reason", text, Columns.text),
+    _Column("measured", "Measured", number_or_none, Columns.real_or_none),
+    _Column("threshold", "Threshold", number_or_none, Columns.real_or_none),
+    _Column("severity", "Severity", text_or_none, lambda columns, name: columns.made_or_none(name, Severity)),
+    _Column("advice", "Advice", text_or_none, Columns.text_or_none),
+    _Column("cost", "Cost", text_or_none, Columns.text_or_none),
+    _Column("episodes", "Episodes", _episodes_value, _episodes_of),
+    _Column("facts", "Facts", facts_value, facts_of),
+)
+_EPISODE = (
+    _Column("start", "Start", _time_value, lambda columns, name: columns.made(name, epoch_from_iso)),
+    _Column("end", "End", _time_value, lambda columns, name: columns.made_or_none(name, epoch_from_iso)),
+    _Column("nodes", "Nodes", _names_value, Columns.text_list),
+    _Column("gpus", "Gpus", _names_value, Columns.text_list),
+    _Column("measured", "Measured", number_or_none, Columns.real_or_none),
+    _Column("wasted_s", "WastedS", number_or_none, Columns.real_or_none),
+    _Column("cost", "Cost", number_or_none, Columns.real_or_none),
+    _Column("currency", "Currency", text_or_none, Columns.text_or_none),
+)

@@ -14,7 +14,7 @@ MOST_NAMES = 512
 
 def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
     """Return the entry of a finding of a job."""
-    affected, of = ranked.nodes
+    verdict, reach = ranked.verdict, ranked.verdict.over_nodes
     of_finding = finding_fields(ranked.finding)
     said = {name: value for name, value in of_finding.items() if name in FindingEntry.__struct_fields__}
     episodes: list[EpisodeEntry] = said["episodes"]
@@ -25,15 +25,15 @@ def finding_entry(ranked: RankedFinding, judged: EvaluatedJob) -> FindingEntry:
         **said,
         score=round(ranked.score, 1),
         ongoing=ranked.ongoing,
-        affected_share=ranked.affected_share,
+        affected_share=verdict.affected_share,
         wasted_share=ranked.wasted_share,
-        worst=ranked.worst,
-        nodes_affected=affected,
-        nodes=of,
+        worst=verdict.result.worst,
+        nodes_affected=reach.affected,
+        nodes=reach.nodes,
         explained_by=ranked.explained_by,
         explained_share=round(ranked.explained_share, 4),
         reasons={rule: round(part, 4) for rule, part in ranked.reasons.items() if part},
-        earlier_episodes=ranked.earlier_episodes,
+        earlier_episodes=verdict.earlier_episodes,
         names_left_out=sum(max(len(names) - MOST_NAMES, 0) for each in episodes for names in (each.nodes, each.gpus)),
     )
 

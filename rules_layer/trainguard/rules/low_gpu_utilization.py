@@ -16,15 +16,12 @@ from trainguard.finding import Progress
 from trainguard.records import Status
 from trainguard.rules import low_gpu_node as on_node
 from trainguard.rules.low_gpu_devices import (
-    BusyMinutes,
-    GpuSigns,
-    HeldMemory,
     fold_activity,
     fold_held,
     fold_signs,
     sign_of_work,
 )
-from trainguard.rules.low_gpu_instances import InstanceMinutes, fold_instances, judge_instances
+from trainguard.rules.low_gpu_instances import fold_instances, judge_instances
 from trainguard.rules.low_gpu_results import (
     MEMORY_P95,
     P5,
@@ -36,6 +33,7 @@ from trainguard.rules.low_gpu_results import (
     judge_taken,
     judge_usages,
 )
+from trainguard.rules.low_gpu_state import LowGPUUtilizationState
 from trainguard.rules.low_gpu_text import text
 from trainguard.rules.low_gpu_usage import (
     CLAIMS,
@@ -45,7 +43,6 @@ from trainguard.rules.low_gpu_usage import (
     GpuKind,
     Kind,
     LowGpuDetails,
-    Part,
     Streak,
     Usage,
     details_of,
@@ -55,7 +52,6 @@ from trainguard.rules.low_gpu_usage import (
     onset_of,
     undone_before,
 )
-from trainguard.rules.paid_time import share_of_paid
 from trainguard.rules.parameter_help import PATIENCE_HELP, WINDOW_HELP, ParameterHelp
 from trainguard.rules.protocol import NonNegativeInt, Percent, Positive, WindowPoints
 from trainguard.rules.quantiles import column_quantiles
@@ -128,34 +124,6 @@ SPEC = RuleSpec(
     chart_lines=(ChartLine("utilization", "threshold_p95", "p95"), ChartLine("utilization", "threshold_p5", "p5")),
     section="trainguard.report.html.sections.low_gpu_utilization:blocks",
 )
-
-
-class LowGPUUtilizationState(msgspec.Struct, array_like=True):
-    """One streak for each GPU that is of some kind now, in the GPUs' order; at most the node's GPUs.
-
-    ``judged`` counts the kept points that were added at evaluations which judged some GPU, ``low`` those of them at
-    which a GPU was of some kind. ``wasted`` is what each GPU lost at those, in points: all that it left undone
-    where it had too little to do, and what its dips cost where it fluctuated. ``activity`` is of the GPUs whose
-    activity is collected, ``held`` of those whose memory in use is, ``signs`` of those whose SM activity or power is,
-    ``instances`` of those of partitioned GPUs. ``found`` is what was lost in streaks that were a finding, all GPUs
-    together. ``parts`` sum up all samples of the newest hour, and ``in_part`` says whether the node idled in it.
-    """
-
-    streaks: dict[str, Streak] = msgspec.field(default_factory=dict)
-    judged: int = 0
-    low: int = 0
-    wasted: dict[str, float] = msgspec.field(default_factory=dict)
-    activity: dict[str, BusyMinutes] = msgspec.field(default_factory=dict)
-    held: dict[str, HeldMemory] = msgspec.field(default_factory=dict)
-    signs: dict[str, GpuSigns] = msgspec.field(default_factory=dict)
-    instances: dict[str, InstanceMinutes] = msgspec.field(default_factory=dict)
-    found: float = 0.0
-    parts: list[Part] = msgspec.field(default_factory=list)
-    in_part: on_node.InPart = msgspec.field(default_factory=on_node.InPart)
-
-    def uncounted(self, gpu: str) -> float:
-        """Return what a GPU has wasted in its streak and no finding has counted yet, in points."""
-        return max(self.wasted.get(gpu, 0.0) - self.streaks[gpu].counted, 0.0)
 
 
 class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizationState]):
@@ -311,7 +279,7 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             and streak.lasting(view) >= needed
             and streak.is_costly
         ]
-        if view.closed and (_wasted_by(state, view, fired) or 0.0) < COSTLY_SHARE:
+        if view.closed and (state.wasted_by(view, fired) or 0.0) < COSTLY_SHARE:
             # What the job's end has cut off before it lasted is no finding where it has cost little.
             return [usage for usage in fired if view.kept_total - state.streaks[usage.gpu].since >= needed]
         return fired
@@ -402,20 +370,6 @@ class LowGPUUtilization(WindowedRule[LowGPUUtilizationParameters, LowGPUUtilizat
             window=self.window_points(parameters, view.interval_s),
             thresholds=(parameters.threshold_p95, parameters.threshold_p5),
             affected=state.low / state.judged if state.judged else None,
-            wasted=_wasted_share(state, view, fired),
+            wasted=state.wasted_share(view, fired),
         )
         return judge_usages(found, view, state.parts, state.held, state.activity, common)
-
-
-def _wasted_share(state: LowGPUUtilizationState, view: NodeView, fired: list[Usage]) -> float | None:
-    """Return what was lost in all streaks that were a finding, as a share of the paid time of all ever active GPUs."""
-    if not fired:
-        return None
-    points = state.found + sum(state.uncounted(usage.gpu) for usage in fired)
-    return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active)))
-
-
-def _wasted_by(state: LowGPUUtilizationState, view: NodeView, fired: list[Usage]) -> float | None:
-    """Return what the GPUs that fire have wasted since the job's start, in the same terms."""
-    points = sum(state.wasted.get(usage.gpu, 0.0) for usage in fired)
-    return share_of_paid(view, points * view.interval_s / int(np.count_nonzero(view.ever_active))) if fired else None

@@ -1,12 +1,10 @@
 """Runs a rule over a synthetic job as a deployment does."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from trainguard.errors import SyntheticRunError
-from trainguard.finding import embedded
-from trainguard.records import AlertKind
+from trainguard.execution_input import entry_in
 from trainguard.rules.extension import AnyRule, check_rule
 from trainguard.rules.parameters import parameters_of
 from trainguard.rules.protocol import RuleParameters
@@ -65,8 +63,5 @@ def _parameters(rule: AnyRule, given: Parameters) -> RuleParameters:
 
 
 def _alert(payload: Mapping[str, Any], start: int) -> Alert:
-    return Alert(
-        kind=AlertKind(payload["kind"]),
-        at_s=datetime.fromisoformat(payload["firedAt"]).timestamp() - start,
-        finding=embedded(payload)["finding"],
-    )
+    entry = entry_in(payload)
+    return Alert(kind=entry.kind, at_s=entry.enqueued_at - start, finding=entry.finding)

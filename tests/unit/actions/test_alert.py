@@ -13,6 +13,7 @@ from trainguard.engine.outbox.fires import fire_payload
 from trainguard.finding import FINDING_FIELDS, EpisodeEntry, Finding
 from trainguard.job_policy import AlertPolicy, JobPolicy, QuietHours
 from trainguard.records import AlertKind, JobRecord, OutboxEntry
+from trainguard.timestamps import epoch_of
 
 FIRE: dict[str, Any] = {
     "job": "bert",
@@ -32,9 +33,11 @@ FIRE: dict[str, Any] = {
 
 
 def alert_input(**fire: Any) -> AlertInput:
-    """Return what an alert is about; the finding's fields may stand among the others, as in an execution's input."""
-    finding = {name: fire.pop(name) for name in FINDING_FIELDS if name in fire}
-    return AlertInput(finding=Finding(**finding), **fire)
+    """Return what an alert is about; fields of its finding and entry stand among the others, as in an input."""
+    finding = Finding(**{name: fire.pop(name) for name in FINDING_FIELDS if name in fire})
+    names = ("fire_id", "episode", "kind", "previous_severity", "lasted_s")
+    own = {name: fire.pop(name) for name in names if name in fire}
+    return AlertInput(entry=OutboxEntry(finding=finding, enqueued_at=epoch_of(fire.pop("fired_at")), **own), **fire)
 
 
 def alert(

@@ -6,19 +6,15 @@ from trainguard.actions.counting import count_stop
 from trainguard.actions.request import AlertInput, AlertRequest, StopDecision, StopResult
 from trainguard.adapters.memory.observability import MemoryJournal
 from trainguard.finding import Finding
-from trainguard.records import AlertKind
+from trainguard.records import AlertKind, OutboxEntry
 
 
 def request(kind: AlertKind, decision: StopDecision, stop: StopResult) -> AlertRequest:
     fire = AlertInput(
         job="j",
-        finding=Finding(rule="CPUBottleneck", node="algo-1", reason=""),
         job_arn="arn:j",
-        fire_id="f",
-        episode=0,
-        fired_at="",
+        entry=OutboxEntry("f", 0, 0.0, Finding(rule="CPUBottleneck", node="algo-1", reason=""), kind=kind),
         report_uri="s3://b/r",
-        kind=kind,
     )
     return AlertRequest(fire, decision, stop)
 

@@ -8,7 +8,7 @@ from trainguard.actions.alert import compose_alert
 from trainguard.actions.request import AlertInput, AlertRequest
 from trainguard.canary_name import canary_name
 from trainguard.finding import Finding
-from trainguard.records import AlertKind, JobRecord
+from trainguard.records import AlertKind, JobRecord, OutboxEntry
 from trainguard.report.fleet import Fleet
 
 JOB = canary_name(1_795_248_037.0, "a-run")
@@ -16,17 +16,9 @@ ARN = "arn:aws:sagemaker:eu-west-1:111122223333:training-job/"
 
 
 def fire(job: str, arn: str, kind: AlertKind = AlertKind.FIRE) -> AlertRequest:
-    told = AlertInput(
-        job=job,
-        finding=Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu0 is low."),
-        job_arn=arn,
-        fire_id="f",
-        episode=0,
-        fired_at="2026-11-21T08:20:00.000Z",
-        report_uri="s3://b/report.json",
-        kind=kind,
-    )
-    return AlertRequest(told)
+    finding = Finding(rule="LowGPUUtilization", node="algo-1", reason="gpu0 is low.")
+    entry = OutboxEntry("f", 0, 1_795_249_200.0, finding, kind=kind)
+    return AlertRequest(AlertInput(job=job, job_arn=arn, entry=entry, report_uri="s3://b/report.json"))
 
 
 @pytest.mark.parametrize("kind", AlertKind)

@@ -13,8 +13,8 @@ from trainguard.rules.hung_steps import ProcessProgress, ProgressState
 from trainguard.rules.hung_watch import WatchState
 from trainguard.rules.low_gpu_devices import BusyMinutes, GpuSigns, HeldMemory
 from trainguard.rules.low_gpu_instances import InstanceMinutes
+from trainguard.rules.low_gpu_state import LowGPUUtilizationState
 from trainguard.rules.low_gpu_usage import Streak
-from trainguard.rules.low_gpu_utilization import LowGPUUtilizationState
 from trainguard.rules.system_usage import UsageState
 
 

@@ -12,13 +12,10 @@ from trainguard.finding import Fact
 from trainguard.records import Status
 from trainguard.rules.low_gpu_devices import MOST_GPUS, Held, HeldMemory, held_memory, held_while_idle, is_known
 from trainguard.rules.low_gpu_node import HELD_TIME, IDLE_TIME, QUIET_MEAN, memory_facts
+from trainguard.rules.low_gpu_state import LowGPUUtilizationState
 from trainguard.rules.low_gpu_text import text
 from trainguard.rules.low_gpu_usage import Kind
-from trainguard.rules.low_gpu_utilization import (
-    LowGPUUtilization,
-    LowGPUUtilizationParameters,
-    LowGPUUtilizationState,
-)
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 from trainguard.rules.rule_inputs import NodeView
 from trainguard.rules.words import FactSheet
 

@@ -7,12 +7,9 @@ import pytest
 
 from tests.unit.rules.node_replay import JOB_START, node_minutes, replay, series
 from trainguard.records import Status
+from trainguard.rules.low_gpu_state import LowGPUUtilizationState
 from trainguard.rules.low_gpu_usage import Streak
-from trainguard.rules.low_gpu_utilization import (
-    LowGPUUtilization,
-    LowGPUUtilizationParameters,
-    LowGPUUtilizationState,
-)
+from trainguard.rules.low_gpu_utilization import LowGPUUtilization, LowGPUUtilizationParameters
 
 RULE = LowGPUUtilization()
 DEFAULTS = LowGPUUtilizationParameters()

@@ -26,7 +26,7 @@ def report_verdict(case: Case, diagnosis: Diagnosis) -> Verdict:
         standing.result,
         reason=f"{words.health} {words.cost}" if fault is None else str(fault),
         measured=float(len(case.findings)),
-        worst=None if root is None else root.worst,
+        worst=None if root is None else root.verdict.result.worst,
         advice=None if root is None else words.change,
         kind=diagnosis.level,
         facts=ledger_facts(diagnosis.ledger),

@@ -157,16 +157,16 @@ def _gap(gap: Gap) -> str:
 
 def _marked(finding: RankedFinding, case: Case) -> str:
     """For example ``Some rule, high, on 3 of 8 nodes, 2026-01-31 12:00 to 13:10 UTC``."""
-    affected, of = finding.nodes
+    reach = finding.verdict.over_nodes
     parts = [finding.rule, str(finding.finding.severity)]
-    if affected < of:
-        parts.append(f"on {affected:,} of {of:,} nodes")
+    if reach.affected < reach.nodes:
+        parts.append(f"on {reach.affected:,} of {reach.nodes:,} nodes")
     if not finding.ongoing:
         parts.append("over before the end" if case.ended else "over now")
     episodes = finding.unexplained if finding.finding.held else ()
     if episodes:
         shown = listed([episode.sentence for episode in episodes[-NAMED_EPISODES:]])
-        earlier = finding.earlier_episodes if len(episodes) == len(finding.episodes) else 0
+        earlier = finding.verdict.earlier_episodes if len(episodes) == len(finding.episodes) else 0
         total = len(episodes) + earlier
         parts.append(shown if total <= NAMED_EPISODES else f"{total:,} times, last {shown}")
     return ", ".join(parts)

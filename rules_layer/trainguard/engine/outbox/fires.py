@@ -26,7 +26,8 @@ from trainguard.engine.verdicts.episodes import fire_id
 from trainguard.engine.verdicts.findings import finding_of
 from trainguard.engine.verdicts.merged_episodes import merged_episodes
 from trainguard.engine.verdicts.verdict import Fire, Reach
-from trainguard.finding import Finding, flat
+from trainguard.execution_input import entry_fields
+from trainguard.finding import Finding
 from trainguard.job_limits import LAST_EPISODE
 from trainguard.ledger.job import Ledger
 from trainguard.links import report_links
@@ -142,17 +143,7 @@ def name_of_execution(words: str) -> str:
 
 def fire_payload(entry: OutboxEntry, job: JobRecord) -> Mapping[str, object]:
     """Return the execution's input; the same for every repeat of one entry."""
-    return {
-        "kind": entry.kind.value,
-        **job_payload(job),
-        "fireId": entry.fire_id,
-        "alertId": entry.alert_id,
-        "episode": entry.episode,
-        "previousSeverity": entry.previous_severity,
-        "lastedS": entry.lasted_s,
-        "firedAt": iso_time(entry.enqueued_at),
-        **flat(entry.finding),
-    }
+    return {**job_payload(job), **entry_fields(entry)}
 
 
 def job_payload(job: JobRecord) -> dict[str, object]:

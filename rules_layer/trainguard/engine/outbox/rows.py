@@ -78,17 +78,10 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
 
 def _finding(context: RowContext, verdict: Verdict, ranked: RankedFinding | None, unused: Mapping[str, int]) -> Finding:
     """Return what the row says: of a finding that is over, its episodes alone, beside what the rule says now."""
-    result = verdict.result
-    said = Finding(
-        rule=verdict.rule,
-        node=context.node,
-        reason=one_line(result.reason + _counted(unused, context.last_fault), LONGEST_SENTENCE),
-        measured=result.measured,
-        threshold=result.threshold,
-        episodes=() if ranked is None else tuple(_of_node(each, context.node) for each in ranked.episodes),
-        finding_kind=result.kind,
-        facts=result.facts,
-    )
+    reason = verdict.result.reason + _counted(unused, context.last_fault)
+    said = verdict.said_of(context.node, one_line(reason, LONGEST_SENTENCE))
+    if ranked is not None:
+        said = replace(said, episodes=tuple(_of_node(each, context.node) for each in ranked.episodes))
     if ranked is None or shown_status(verdict) is not Status.FIRED:
         return said
     found = ranked.finding

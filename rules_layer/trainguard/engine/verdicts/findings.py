@@ -52,21 +52,16 @@ class RankedFinding:
     Attributes
     ----------
     finding : Finding
+    verdict : Verdict
+        What it is made of.
     score : float
         From 0 to 100; the severity is its level.
-    ongoing : bool
-        Whether its episode is still open.
-    affected_share : float or None
-        Share, 0 to 1, of the judged time in which it was seen.
-    worst : str or None
-    nodes : tuple of int
-        On how many nodes it was found, and how many were judged.
     alone : Loss or None
         What it claims of the ledger where no other finding claims anything; None of a risk.
     loss : Loss or None
         What it claims beside the others, of which no second is another's; None of a risk.
-    confidence, idle_node
-        As in the rule's result.
+    idle_node
+        As in the rule's result; of the episode that the finding speaks of, where that is another one.
     explained_by : str or None
         The rule that names the reason for it.
     explained_share : float
@@ -75,26 +70,19 @@ class RankedFinding:
         The part of it that is each rule's own.
     unexplained : tuple of Episode
         Those of its episodes that no rule explains.
-    earlier_episodes : int
-        How many there were before those that are kept.
     clause : str
         What was found, in a few words.
     """
 
     finding: Finding
+    verdict: Verdict
     score: float
-    ongoing: bool
-    affected_share: float | None
-    worst: str | None
-    nodes: tuple[int, int]
     alone: Loss | None = None
     loss: Loss | None = None
-    confidence: float | None = None
     idle_node: IdleNode | None = None
     explained_by: str | None = None
     explained_share: float = 0.0
     unexplained: tuple[Episode, ...] = ()
-    earlier_episodes: int = 0
     reasons: Mapping[str, float] = field(default_factory=dict)
     clause: str = ""
 
@@ -102,6 +90,11 @@ class RankedFinding:
     def rule(self) -> str:
         """Name of the rule."""
         return self.finding.rule
+
+    @property
+    def ongoing(self) -> bool:
+        """Whether its episode is still open."""
+        return shown_status(self.verdict) is Status.FIRED
 
     @property
     def episodes(self) -> tuple[Episode, ...]:
@@ -125,12 +118,14 @@ class RankedFinding:
     @property
     def is_sure(self) -> bool:
         """Whether the rule is sure of its reason, as far as it says."""
-        return self.confidence is None or self.confidence >= SURE_FROM
+        confidence = self.verdict.result.confidence
+        return confidence is None or confidence >= SURE_FROM
 
     @property
     def affected_percent(self) -> float | None:
         """Share of the judged time, or of the evaluations, in which it was seen, in percent to one decimal."""
-        return None if self.affected_share is None else round(100.0 * self.affected_share, 1)
+        share = self.verdict.affected_share
+        return None if share is None else round(100.0 * share, 1)
 
     @property
     def wasted_share(self) -> float | None:
@@ -146,36 +141,24 @@ def finding_of(
     ``ledger`` is of the nodes that the verdict is of; None where nothing is known of their GPUs. ``node`` is the node
     that the finding is shown for.
     """
-    result, reach, affected = verdict.result, verdict.over_nodes, verdict.affected_share
+    result, words = verdict.result, verdict.result.found_words
     claimed = [] if ledger is None else ledger.claim(claims_of(verdict, ledger))
     alone = None if ledger is None else loss_from(claimed, ledger)
     score = score_of_verdict(verdict, account.watermark_s, alone)
-    words = result.found_words
-    finding = Finding(
-        rule=verdict.rule,
-        node=node,
-        reason=words.reason,
-        measured=result.measured,
-        threshold=result.threshold,
+    finding = replace(
+        verdict.said_of(node, words.reason),
         severity=severity_of(score),
         advice=words.advice,
         cost=None if ledger is None else cost_of(alone, ledger, account),
         episodes=_priced(verdict.episodes, claimed, ledger, account),
-        finding_kind=result.kind,
-        facts=result.facts,
     )
     return RankedFinding(
         finding=finding,
+        verdict=verdict,
         score=score,
-        ongoing=shown_status(verdict) is Status.FIRED,
-        affected_share=affected,
-        worst=result.worst,
-        nodes=(reach.affected, reach.nodes),
         alone=alone,
         loss=alone,
-        confidence=result.confidence,
         idle_node=result.idle_node,
-        earlier_episodes=verdict.earlier_episodes,
         clause=words.clause,
     )
 
@@ -214,16 +197,16 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
     has ended, a risk that did not come true counts half. Time in which the job hung or computed garbage is marked in
     ``ledger``.
     """
-    fired = {each.rule: each for each in verdicts if each.history.times_fired}
+    fired = [each for each in verdicts if each.history.times_fired]
     if ledger is not None:
-        mark_ruined(ledger, fired.values())
-    found = {rule: finding_of(each, account, ledger=ledger) for rule, each in fired.items()}
+        mark_ruined(ledger, fired)
+    found = {each.rule: finding_of(each, account, ledger=ledger) for each in fired}
     timeless = {rule: _timeless(finding) for rule, finding in found.items()}
     explained = {rule: explanation_of(timeless[rule], timeless, account.watermark_s) for rule in found}
     causes = _causes(found, explained)
     chains = {rule: _chain(rule, causes) for rule in found}
     running = not any(each.ended for each in verdicts)
-    losses = _apart(fired, found, chains, _depths(explained), ledger)
+    losses = _apart(found, chains, _depths(explained), ledger)
 
     def place(finding: RankedFinding) -> tuple[float, int]:
         weight = OVER_WEIGHT if running and not finding.ongoing else 1.0
@@ -237,7 +220,7 @@ def rank_findings(verdicts: Sequence[Verdict], account: Account, ledger: Ledger 
         loss = losses.get(rule, alone.loss)
         # A symptom is no graver than its cause, and as grave as it is by itself.
         *symptoms, root = chains[rule]
-        own = score_of_verdict(fired[root], account.watermark_s, losses.get(root, found[root].loss))
+        own = score_of_verdict(found[root].verdict, account.watermark_s, losses.get(root, found[root].loss))
         score = min([own, *(found[each].score for each in symptoms)])
         left = of.left if cause is None else ()
         told = alone if running and alone.ongoing else _as_gravest(alone, left or alone.episodes)
@@ -267,7 +250,6 @@ def _timeless(finding: RankedFinding) -> RankedFinding:
 
 
 def _apart(
-    fired: Mapping[str, Verdict],
     found: Mapping[str, RankedFinding],
     chains: Mapping[str, Sequence[str]],
     depths: Mapping[str, int],
@@ -282,10 +264,12 @@ def _apart(
         return {}
     order = sorted(found, key=lambda rule: (depths[rule], -found[rule].score))
     wholly = {rule: [each for each in order if each != rule and chains[each][-1] == rule] for rule in order}
-    return losses_of(ledger, [(rule, _claims_with(fired, rule, wholly[rule], ledger)) for rule in order])
+    return losses_of(
+        ledger, [(rule, _claims_with(found[rule], [found[each] for each in wholly[rule]], ledger)) for rule in order]
+    )
 
 
-def _claims_with(fired: Mapping[str, Verdict], rule: str, symptoms: Sequence[str], ledger: Ledger) -> list[Claim]:
+def _claims_with(finding: RankedFinding, symptoms: Sequence[RankedFinding], ledger: Ledger) -> list[Claim]:
     """Return what a finding claims with the symptoms that it explains wholly.
 
     A risk that is the reason for a loss claims what its symptoms do: it is as grave as that.
@@ -293,10 +277,10 @@ def _claims_with(fired: Mapping[str, Verdict], rule: str, symptoms: Sequence[str
     until = ledger_end(ledger)
     if until is None:
         return []
-    if not claimed_buckets(fired[rule]):
-        return [replace(claim, rule=rule) for each in symptoms for claim in claims_of(fired[each], ledger)]
-    lasted = [each for symptom in symptoms for each in fired[symptom].episodes]
-    return claims_of(fired[rule], ledger, [each for each in lasted if span_of(each, until)[1] > each.start])
+    if not claimed_buckets(finding.verdict):
+        return [replace(claim, rule=finding.rule) for each in symptoms for claim in claims_of(each.verdict, ledger)]
+    lasted = [each for symptom in symptoms for each in symptom.verdict.episodes]
+    return claims_of(finding.verdict, ledger, [each for each in lasted if span_of(each, until)[1] > each.start])
 
 
 def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trainguard.engine.verdicts.episodes import FiringHistory, Liveness
-from trainguard.finding import Episode
+from trainguard.finding import Episode, Finding
 from trainguard.ledger.job import Ledger
 from trainguard.records import Status
 from trainguard.rules.rule_result import RuleResult
@@ -60,6 +60,19 @@ class Verdict:
         """Share, 0 to 1, of the evaluated time with the condition: as the rule says, else of evaluations."""
         said = self.result.affected_share
         return self.history.affected_share if said is None else said
+
+    def said_of(self, node: str | None, reason: str) -> Finding:
+        """Return what the rule says, in the words ``reason``, without what that means: severity, cost and episodes."""
+        result = self.result
+        return Finding(
+            rule=self.rule,
+            node=node,
+            reason=reason,
+            measured=result.measured,
+            threshold=result.threshold,
+            finding_kind=result.kind,
+            facts=result.facts,
+        )
 
     @property
     def over_nodes(self) -> Reach:

@@ -11,7 +11,8 @@ import pytest
 from tests.support.run_folder import MemoryFiles
 from tests.support.steps import RULES, Run, fired, parameters
 from tests.support.tensor_files import HookWriter
-from tests.unit.rules.training.naive import NAIVE
+from tests.unit.rules.training.naive import NAIVE as NAIVE_OF_TENSORS
+from tests.unit.rules.training.naive_predictions import NAIVE_OF_PREDICTIONS
 from tests.unit.rules.training.random_runs import random_run
 from trainguard.tensors.debug.ledger import StepLedger
 from trainguard.tensors.debug.replay import complete_steps
@@ -20,6 +21,7 @@ from trainguard.tensors.debug.step import DebugStep
 from trainguard.tensors.step_view import Mode
 
 RUNS = 200
+NAIVE = {**NAIVE_OF_TENSORS, **NAIVE_OF_PREDICTIONS}
 FIXED: dict[str, dict[str, Any]] = {
     "AllZero": {"tensor_regex": ".*"},
     "TensorVariance": {"tensor_regex": ".*"},

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -341,64 +341,6 @@ def test_given_spikes_when_they_recover_then_they_are_counted_and_no_alarm() -> 
     assert "2 spikes that recovered; the largest began at step 200, reached 30" in outcome.result.reason
     assert "no spike" in judged("LossSpike", losses[:100]).result.reason
     assert "no spike" in judged("LossSpike", [*losses[:100], *[9.0] * 60, *losses[160:200]]).result.reason
-
-
-def drifting(norms: Mapping[str, Sequence[float]], losses: Sequence[float], *, reductions: bool = False) -> Outcome:
-    run = Run()
-    for step, loss in enumerate(losses):
-        at = {name: values[step] for name, values in norms.items()}
-        tensors: dict[str, Any] = {"loss": [loss]} | ({} if reductions else {name: [at[name]] for name in at})
-        saved = {name: {"l2": value} for name, value in at.items()} if reductions else {}
-        collections = {"losses": ["loss"], "gradients" if reductions else "gradient_norm": sorted(at)}
-        run.add(step, tensors, mode=Mode.TRAIN, reductions=saved, collections=collections)
-    return observed("GradientNormDrift", run)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("reductions", [True, False])
-def test_given_norms_that_drift_when_the_loss_does_not_fall_then_the_first_layer_is_named(
-    sign: int, reductions: bool
-) -> None:
-    norms = {
-        "gradient/a": [10.0 ** (sign * max(0, step - 30) * 0.2) for step in range(80)],
-        "gradient/b": [10.0 ** (sign * max(0, step - 10) * 0.2) for step in range(80)],
-        "gradient/c": [1.0] * 80,
-    }
-    outcome = drifting(norms, [2.3] * 80, reductions=reductions)
-    assert (outcome.result.status, outcome.result.worst) == (Status.FIRED, "gradient/b")
-    assert "the first of 2 that drifted" in outcome.result.reason
-    assert drifting(norms, [2.3 * 0.95**step for step in range(80)]).result.status is Status.OK
-
-
-def test_given_a_network_of_160_tensors_when_a_late_one_drifts_first_then_it_is_named() -> None:
-    norms = {
-        f"gradient/layer{place:03d}": [
-            10.0 ** (0.2 * max(0, step - (10 if place == 140 else 30))) for step in range(80)
-        ]
-        for place in range(160)
-    }
-    outcome = drifting(norms, [2.3] * 80, reductions=True)
-    assert outcome.result.worst == "gradient/layer140"
-    assert "the first of 160 that drifted" in outcome.result.reason
-    assert outcome.state.left_out == 0
-
-
-@pytest.mark.parametrize(("length", "kept"), [(20, 512), (400, 100)])
-def test_given_more_norms_than_are_kept_when_stored_then_the_state_is_bounded_and_the_others_are_counted(
-    length: int, kept: int
-) -> None:
-    norms = {f"{place:0{length}d}": [1.5] * 2 for place in range(600)}
-    outcome = drifting(norms, [2.3] * 2, reductions=True)
-    assert outcome.state.left_out == 2 * (600 - kept)
-    assert len(msgspec.msgpack.encode(outcome.state)) <= 64_000
-
-
-@pytest.mark.parametrize(("after", "found"), [(990.0, False), (1100.0, True), (0.0, True), (NAN, False)])
-def test_given_a_norm_of_another_size_when_it_is_beyond_three_decades_then_it_drifted(
-    after: float, found: bool
-) -> None:
-    outcome = drifting({"norm": [1.0] * 8 + [after] * 200}, [1.0] * 208)
-    assert (outcome.result.status is Status.FIRED) is found
 
 
 def test_given_checksums_when_one_rank_differs_then_it_is_named_and_clears_when_they_agree() -> None:

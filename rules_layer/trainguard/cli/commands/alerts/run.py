@@ -146,9 +146,9 @@ def _entry(alert: UnsentAlert, execution: str, last: ExecutionRecord | None) -> 
     state = State.UNDER_WAY if last is None else State.SENT if has_sent(last) else State.UNSENT
     return AlertEntry(
         alert_id=fire.own_id,
-        kind=fire.kind.value,
+        kind=fire.entry.kind.value,
         job=fire.job,
-        rule=fire.finding.rule,
+        rule=fire.entry.finding.rule,
         fired_at=fire.fired_at,
         state=state,
         why=None if last is None or state is State.SENT else _why(last),
