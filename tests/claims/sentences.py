@@ -137,8 +137,9 @@ def text_claims(where: str, text: str, sayable: Sayable) -> Iterator[Untrue | No
 def _number_claim(where: str, said: str, unit: str, text: str, sayable: Sayable) -> Untrue | None:
     plain = said.replace(",", "")
     number, (known, scale) = float(plain), sayable.of(unit)
-    decimals = len(plain.partition(".")[2]) if "e" not in plain else 0
-    within = 0.5 * 10.0**-decimals * (1.0 + 1e-9) + 1e-9
+    digits, _, power = plain.partition("e")
+    last = int(power or 0) - len(digits.partition(".")[2])
+    within = 0.5 * 10.0**last * (1.0 + 1e-9) + (1e-9 * abs(number) if power else 1e-9)
     holds = any(abs(value / scale - number) <= within for value in known if math.isfinite(value))
     return None if holds else Untrue(where, f"{said} {unit}".strip(), f"no fact is this number: {text}")
 

@@ -13,6 +13,8 @@ from typing import Any
 import trainguard
 from tests.claims.check import Checked, checked, counted
 from tests.claims.random_jobs import drawn, write_random_job
+from tests.claims.random_tensors import tensor_job, write_tensor_job
+from tests.claims.tensors import tensor_claims
 from tests.claims.training import training_claims, write_random_run
 from tests.verdicts.labelled.catalogue.everything import JOBS, resampled
 from tests.verdicts.labelled.description import Job
@@ -24,6 +26,7 @@ from tests.verdicts.real_runs.recording import origins, read_recording
 GPU_RECORDINGS = Path(__file__).parent / "data" / "gpu_recordings.tar.xz"
 RANDOM_JOBS = int(os.environ.get("RANDOM_JOBS", "500"))
 TRAINING_RUNS = 80
+TENSOR_RUNS = 80
 
 
 def report_of(folder: Path, **how: Any) -> dict[str, Any]:
@@ -76,6 +79,14 @@ def check_training(seed: int) -> Checked:
         return counted(folder.name, training_claims(folder, report_of(folder)))
 
 
+def check_tensors(seed: int) -> Checked:
+    """Check what is said of the run of a seed that saved tensors."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        run = tensor_job(seed)
+        folder = write_tensor_job(run, Path(place))
+        return counted(folder.name, tensor_claims(folder, report_of(folder, parameters=run.parameters)))
+
+
 def labelled_jobs() -> list[Job]:
     """Return all labelled jobs, those of every interval at each of them."""
     return [*JOBS, *(again for job in JOBS for _, again in resampled(job))]
@@ -90,6 +101,7 @@ def sources(count: int = RANDOM_JOBS) -> dict[str, tuple[Callable[[Any], Checked
         "recordings": (check_recording, recordings()),
         "random": (check_random, list(range(count))),
         "training": (check_training, list(range(TRAINING_RUNS))),
+        "tensors": (check_tensors, list(range(TENSOR_RUNS))),
     }
 
 

@@ -9,15 +9,18 @@ import pytest
 from tests.claims import held
 from tests.claims.check import Checked, checked, table
 from tests.claims.random_jobs import drawn, write_random_job
+from tests.claims.random_tensors import tensor_job, write_tensor_job
 from tests.claims.sources import (
     RANDOM_JOBS,
     check_random,
     check_real,
+    check_tensors,
     check_training,
     over_all_cores,
     report_of,
     sources,
 )
+from tests.claims.tensors import tensor_claims
 from tests.claims.training import training_claims, write_random_run
 
 A_FEW = (3, 8, 11, 13, 23)
@@ -57,8 +60,56 @@ def test_a_wrong_fact_of_a_training_is_found(tmp_path: Path, name: str, more: fl
     assert any(name in str(claim) for claim in training_claims(folder, report) if claim is not None)
 
 
+@pytest.mark.parametrize("seed", [2, 4, 10, 13])
+def test_what_is_said_of_saved_tensors_is_true(seed: int) -> None:
+    found = check_tensors(seed)
+    assert found.claims > 50
+    assert not found.untrue, table(found)
+    assert not found.unknown, table(found)
+
+
+@pytest.fixture(scope="module")
+def tensors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return a run of saved tensors of which many rules fire, and its true report."""
+    run = tensor_job(1)
+    folder = write_tensor_job(run, tmp_path_factory.mktemp("claims"))
+    return folder, report_of(folder, parameters=run.parameters)
+
+
+def untrue_of_tensors(folder: Path, report: dict[str, Any]) -> list[str]:
+    return [str(claim) for claim in tensor_claims(folder, report) if claim is not None]
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "more"),
+    [
+        ("DeadRelu", "dead_nodes", 0.01),
+        ("TensorVariance", "variance", 0.1),
+        ("UnchangedTensor", "same_steps", 1),
+        ("Confusion", "predicted_samples", 1),
+        ("TreeDepth", "tree_depth", -1),
+        ("LossNotDecreasing", "compared_step", -1),
+        ("FeatureImportanceOverweight", "importance_share", 0.001),
+        ("PoorWeightInitialization", "variance_ratio", 0.1),
+    ],
+)
+def test_a_wrong_fact_of_tensors_is_found(
+    tensors: tuple[Path, dict[str, Any]], rule: str, name: str, more: float
+) -> None:
+    report = copy.deepcopy(tensors[1])
+    finding = next(each for each in report["findings"] if each["rule"] == f"training/{rule}")
+    next(each for each in finding["facts"] if each["name"] == name)["value"] += more
+    assert any(rule in each and name in each for each in untrue_of_tensors(tensors[0], report))
+
+
+def test_a_rule_that_is_silent_is_found(tensors: tuple[Path, dict[str, Any]]) -> None:
+    folder, report = tensors[0], copy.deepcopy(tensors[1])
+    report["findings"] = [each for each in report["findings"] if each["rule"] != "training/DeadRelu"]
+    assert any("DeadRelu: no finding" in each for each in untrue_of_tensors(folder, report))
+
+
 @pytest.mark.verdicts
-@pytest.mark.parametrize("source", ["real", "recordings", "random", "training"])
+@pytest.mark.parametrize("source", ["real", "recordings", "random", "training", "tensors"])
 def test_what_is_said_of_jobs_is_true(source: str) -> None:
     check, jobs = sources(RANDOM_JOBS)[source]
     found = Checked()

@@ -173,13 +173,20 @@ def training_claims(folder: Path, report: dict[str, Any]) -> Iterator[Untrue | U
     run = read_run(folder)
     for finding in report["findings"]:
         where = f"{finding['rule']}/{finding['finding_kind']}"
-        told, sayable = Told(run, {fact["name"]: fact for fact in finding["facts"]}), Sayable()
+        sayable = Sayable()
         for fact in finding["facts"]:
             sayable.add_fact(fact)
             if fact["name"] == "change":  # said as "fell by", or "rose by"
                 sayable.percents.append(100.0 * abs(fact["value"]))
-            yield _fact_claim(told, where, fact)
+        yield from facts_claims(run, where, finding["facts"])
         yield from text_claims(f"{where}, reason", finding["reason"], sayable)
+
+
+def facts_claims(run: Run, where: str, facts: list[dict[str, Any]]) -> Iterator[Untrue | Unknown | None]:
+    """Yield, for each fact about a loss, what is untrue of it, or None."""
+    told = Told(run, {fact["name"]: fact for fact in facts})
+    for fact in facts:
+        yield _fact_claim(told, where, fact)
 
 
 def _fact_claim(told: Told, where: str, fact: dict[str, Any]) -> Untrue | Unknown | None:

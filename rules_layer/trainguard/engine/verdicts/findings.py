@@ -286,7 +286,9 @@ def _claims_with(finding: RankedFinding, symptoms: Sequence[RankedFinding], ledg
 def _as_gravest(finding: RankedFinding, episodes: Sequence[Episode]) -> RankedFinding:
     """Return a finding that speaks of the episode that cost most, where that is not the newest of all."""
     gravest = max(episodes, key=lambda each: each.wasted_s or 0.0, default=None)
-    if gravest is None or not gravest.reason or gravest.start == finding.episodes[-1].start:
+    if gravest is None or not gravest.wasted_s or not gravest.reason:
+        return finding  # of a rule that claims nothing no episode cost most: the newest stands
+    if gravest.start == finding.episodes[-1].start:
         return finding
     when = clock_times(iso_time(gravest.start), None if gravest.end is None else iso_time(gravest.end))
     said = finding.finding

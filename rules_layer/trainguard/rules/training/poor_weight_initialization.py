@@ -172,7 +172,8 @@ def _percentile_range(step: StepView, tensor: str) -> float | None:
     values = step.value(tensor)
     if not is_numeric(values) or not values.size:
         return None
-    low, high = np.percentile(float64(values), (5.0, 95.0))
+    with np.errstate(invalid="ignore"):  # between infinite entries there is no number: the range is NaN
+        low, high = np.percentile(float64(values), (5.0, 95.0))
     return float(high - low)
 
 
