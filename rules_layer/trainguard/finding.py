@@ -1,7 +1,8 @@
 """What a rule has found, as values, and how JSON has it.
 
-Rows, outbox entries, alerts and ranked findings each hold one `Finding`. Tables, executions and reports hold its fields
-among those of the record around it: who writes them puts them there, and who reads them takes them out.
+Rows, outbox entries and ranked findings each hold one `Finding`; an alert holds its entry. Tables, executions and
+reports hold its fields among those of the record around it: who writes them puts them there, and who reads them takes
+them out.
 """
 
 from collections.abc import Mapping, Sequence

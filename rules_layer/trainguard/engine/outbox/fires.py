@@ -39,19 +39,6 @@ from trainguard.rules.ledger_text import ledger_facts
 from trainguard.stores import NodeStates
 from trainguard.timestamps import iso_time
 
-__all__ = [
-    "ADVICE_LIMIT",
-    "NAME_LIMIT",
-    "drain",
-    "enqueue",
-    "execution_name",
-    "fire_payload",
-    "iso_time",
-    "job_payload",
-    "name_of_execution",
-    "with_entries",
-]
-
 NAME_LIMIT = 80
 ADVICE_LIMIT = 500
 LAST_FIRE = f"This is fire {LAST_EPISODE + 1} of the rule on this job, and the last one."

@@ -63,7 +63,7 @@ def rule_row(context: RowContext, verdict: Verdict, ranked: RankedFinding | None
         data_points=result.data_points,
         progress=result.progress,
         affected_percent=None if fired is None else fired.affected_percent,
-        wasted_percent=None if ranked is None else _wasted_percent(ranked),
+        wasted_percent=None if ranked is None else ranked.wasted_percent,
         violations=history.violations,
         times_fired=history.times_fired,
         evaluated_through=context.watermark_s,
@@ -95,11 +95,6 @@ def _of_node(episode: Episode, node: str | None) -> Episode:
 
 def _plain(text: str | None, longest: int) -> str | None:
     return None if text is None else one_line(text, longest)
-
-
-def _wasted_percent(finding: RankedFinding) -> float | None:
-    """Return what a finding claims of the paid time, in percent to one decimal."""
-    return None if finding.loss is None else round(100.0 * finding.loss.share, 1)
 
 
 def _counted(counters: Mapping[str, int], last_fault: str | None) -> str:

@@ -132,6 +132,11 @@ class RankedFinding:
         """Share, 0 to 1, of the paid time that it claims beside the others."""
         return None if self.loss is None else self.loss.share
 
+    @property
+    def wasted_percent(self) -> float | None:
+        """The same in percent to one decimal."""
+        return None if self.loss is None else round(100.0 * self.loss.share, 1)
+
 
 def finding_of(
     verdict: Verdict, account: Account, node: str | None = None, *, ledger: Ledger | None = None

@@ -6,6 +6,8 @@ traces. A rule fires where its condition holds on a rank with normal confidence.
 
 from collections.abc import Sequence
 
+import msgspec
+
 from trainguard.finding import MOST_FACTS, Fact, Severity
 from trainguard.kernels.captures.verdict import CaptureVerdict, RuleVerdict
 from trainguard.kernels.findings.finding import FEW_STEPS
@@ -130,10 +132,7 @@ def score_of(found: RuleVerdict) -> float:
 
 def _proofs(found: RuleVerdict) -> dict[str, object]:
     return {
-        "evidence": [
-            {"what": each.what, "duration_ns": each.duration_ns, "count": each.count, "step": each.step}
-            for each in found.evidence
-        ],
+        "evidence": [msgspec.to_builtins(each) for each in found.evidence],
         "gain_ns_per_step": found.gain_ns_per_step,
         "gain_share": found.gain_share,
     }
