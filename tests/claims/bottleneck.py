@@ -40,12 +40,10 @@ class Waits:
         points = self.node.points
         busy = np.nan_to_num(points.gpus, nan=-1.0) >= 10.0
         found = np.zeros(points.gpus.shape, dtype=np.bool_)
-        # A point is complete, and looked at, with the minute in which the next one is written.
-        minutes = np.floor(np.append(points.times[1:], np.inf) / 60.0)
         unused = np.zeros(points.gpus.shape[1])
         ever = np.zeros(points.gpus.shape[1], dtype=np.bool_)
-        for minute in np.unique(minutes):
-            rows = np.flatnonzero(minutes == minute)
+        for minute in np.unique(self.known):
+            rows = np.flatnonzero(self.known == minute)
             ever |= busy[rows].any(axis=0)
             found[rows] = ever & (unused * self.node.gpu_interval_s < UNUSED_S)
             for row in rows:
@@ -66,14 +64,49 @@ class Waits:
         if not active.size:
             return np.zeros(chosen.size, dtype=np.bool_)
         chosen[active[-1] + 1 :] = False
-        longest = max(PAUSE_S, 2.0 * self.node.gpu_interval_s)
-        idle = [(int(one) + 1, int(next_)) for one, next_ in pairwise(active.tolist()) if next_ > one + 1]
-        pauses = [(begin, end) for begin, end in idle if points.times[end] - points.times[begin] > longest + CLOCK_S]
-        times = [(float(points.times[begin]), float(points.times[end])) for begin, end in pauses]
-        for (begin, end), recurs in zip(pauses, lasting(times, longest, RECUR_S, RECURRENCES), strict=True):
-            if not recurs:
+        for begin, end, counted in self.pauses:
+            if counted is None:
                 chosen[begin:end] = False
         return chosen
+
+    @cached_property
+    def pauses(self) -> list[tuple[int, int, int | None]]:
+        """Its pauses as rows, up to the one after the last, and the row with whose minute each counts, if it does."""
+        times = self.node.points.times
+        active = np.flatnonzero(
+            self.node.points.active & (times >= (math.inf if self.began is None else self.began) - 1e-3)
+        )
+        longest = max(PAUSE_S, 2.0 * self.node.gpu_interval_s)
+        idle = [(int(one) + 1, int(next_)) for one, next_ in pairwise(active.tolist()) if next_ > one + 1]
+        rows = [(begin, end) for begin, end in idle if times[end] - times[begin] > longest + CLOCK_S]
+        counted = lasting(
+            [(float(times[begin]), float(times[end])) for begin, end in rows], longest, RECUR_S, RECURRENCES
+        )
+        return [
+            (begin, end, None if place is None else rows[place][1])
+            for (begin, end), place in zip(rows, counted, strict=True)
+        ]
+
+    @cached_property
+    def known(self) -> Floats:
+        """The minute with which each point is counted: in which the next one is written."""
+        return np.floor(np.append(self.node.points.times[1:], np.inf) / 60.0)
+
+    @cached_property
+    def parts(self) -> list[Flags]:
+        """The judged points by minutes; those of a pause that counts late are apart, where their minute was over."""
+        numbers = np.zeros(self.judged.size, dtype=np.int64)
+        newest = -math.inf
+        for number, (begin, end, counted) in enumerate(self.pauses, 1):
+            if counted is None:
+                continue
+            before = self.minutes[self.node.points.active & (self.known < self.known[counted])]
+            newest = max(newest, float(before.max(initial=-math.inf)))
+            rows = np.arange(begin, end)
+            numbers[rows[self.minutes[rows] <= newest - WINDOW_MINUTES]] = number
+            newest = max(newest, float(self.minutes[end - 1]))
+        keys = np.unique(np.stack([self.minutes, numbers])[:, self.judged], axis=1).T
+        return [self.judged & (self.minutes == minute) & (numbers == number) for minute, number in keys]
 
     @cached_property
     def low(self) -> Flags:
@@ -110,8 +143,7 @@ class Waits:
     def slow(self) -> Flags:
         """Which judged points lie in slow minutes."""
         found = np.zeros(self.judged.size, dtype=np.bool_)
-        for minute in np.unique(self.minutes[self.judged]):
-            rows = self.judged & (self.minutes == minute)
+        for rows in self.parts:
             found |= rows if self._is_slow(rows) else False
         return found
 

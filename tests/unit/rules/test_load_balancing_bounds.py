@@ -252,6 +252,21 @@ def test_given_silence_since_before_the_window_when_the_imbalance_is_known_then_
     assert silence(view, gaps, 1, None) is None
 
 
+def test_a_gpu_that_is_silent_after_an_interruption_stopped_before_it() -> None:
+    window = BalanceWindow()
+    for begin, end, low in ((0, 30, 90.0), (120, 240, 0.0)):
+        for minute in range(begin, end):
+            times, values = np.array([START + 60.0 * minute]), np.array([[90.0, low]])
+            window.add(times, values)
+            window.note(window.gaps(60.0), times, values)
+    assert window.since == START + 120 * 60.0
+    assert window.before == START + 30 * 60.0
+    view = windowed(columns([90.0] * 90, [0.0] * 90), first_active_at=START)
+    found = silence(view, window.gaps(60.0), 1, window.since, window.before)
+    assert found is not None
+    assert found.begin == window.before
+
+
 def test_given_an_imbalance_when_told_of_a_job_then_it_is_of_nodes_or_of_gpus() -> None:
     loads = columns([90.0] * 40, [40.0] * 40)
     of_gpus = RULE.judge(window_of(loads), windowed(loads), DEFAULTS)
