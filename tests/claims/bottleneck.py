@@ -140,11 +140,21 @@ class Waits:
         return np.floor(self.node.points.times / 60.0)
 
     @cached_property
-    def slow(self) -> Flags:
-        """Which judged points lie in slow minutes."""
+    def counted(self) -> Floats:
+        """When each point counts: an idle one with the next work, one of a pause with that which makes it recur."""
+        times = self.node.points.times
+        active = np.flatnonzero(self.node.points.active)
+        found = np.append(times[active], np.inf)[np.searchsorted(active, np.arange(times.size))]
+        for begin, end, with_ in self.pauses:
+            found[begin:end] = np.inf if with_ is None else times[with_]
+        return found
+
+    def slow(self, until: float | None) -> Flags:
+        """Return which judged points lie in minutes that were slow by a time, by what had counted then."""
+        then = within(self.counted, None, until)
         found = np.zeros(self.judged.size, dtype=np.bool_)
-        for rows in self.parts:
-            found |= rows if self._is_slow(rows) else False
+        for rows in (part & then for part in self.parts):
+            found |= rows if rows.any() and self._is_slow(rows) else False
         return found
 
     def _is_slow(self, rows: Flags) -> bool:
@@ -161,9 +171,9 @@ class Waits:
             return level >= 80.0 or peak >= int(number[rows].max()) + 1.0
         return peak > self.core[3] or level >= 15.0
 
-    def counted(self, kind: str) -> Flags:
-        """Return which points a finding of a kind tells of."""
-        return self.hits if kind.startswith("waits") else self.slow
+    def found(self, kind: str, until: float | None) -> Flags:
+        """Return which points a finding of a kind tells of, by a time."""
+        return self.hits if kind.startswith("waits") else self.slow(until)
 
 
 def waits_of(context: Context, fact: Fact) -> Waits:
@@ -177,7 +187,8 @@ def waits_of(context: Context, fact: Fact) -> Waits:
 
 def _in_time(context: Context, fact: Fact) -> tuple[Waits, Flags]:
     waits = waits_of(context, fact)
-    return waits, within(waits.node.points.times, fact.get("from"), fact.get("to"))
+    time = within(waits.node.points.times, fact.get("from"), fact.get("to"))
+    return waits, time & within(waits.counted, None, fact.get("to"))
 
 
 def _samples(context: Context, fact: Fact) -> Expected:
@@ -187,13 +198,17 @@ def _samples(context: Context, fact: Fact) -> Expected:
 
 def _samples_found(context: Context, fact: Fact) -> Expected:
     waits, time = _in_time(context, fact)
-    return float((waits.counted(context.finding["finding_kind"]) & time).sum())
+    return float((waits.found(context.finding["finding_kind"], fact.get("to")) & time).sum())
 
 
 def _share(context: Context, fact: Fact) -> Expected:
     waits, time = _in_time(context, fact)
     judged = int((waits.judged & time).sum())
-    return float((waits.counted(context.finding["finding_kind"]) & time).sum()) / judged if judged else math.nan
+    return (
+        float((waits.found(context.finding["finding_kind"], fact.get("to")) & time).sum()) / judged
+        if judged
+        else math.nan
+    )
 
 
 def _of_slow(place: int | None) -> Recompute:
@@ -202,7 +217,7 @@ def _of_slow(place: int | None) -> Recompute:
     def recompute(context: Context, fact: Fact) -> Expected:
         waits, time = _in_time(context, fact)
         values = waits.gpu if place is None else (waits.core[1] if place == 1 else waits.core[2])
-        return mean_of(values[waits.slow & time])
+        return mean_of(values[waits.slow(fact.get("to")) & time])
 
     return recompute
 

@@ -223,17 +223,13 @@ def untimed(blocks: list[Block]) -> list[Block]:
     return [Block(each.number, each.points, each.sums, each.squares) for each in blocks]
 
 
-def of_blocks(times: np.ndarray, values: np.ndarray, seconds: float, most: int, more: int = 0) -> dict[int, np.ndarray]:
+def of_blocks(times: np.ndarray, values: np.ndarray, seconds: float, most: int) -> dict[int, np.ndarray]:
     numbers = np.floor(times / seconds).astype(int)
-    every = sorted(set(numbers))
-    newest = sum(number > numbers[-1] - most for number in every)
-    return {number: values[numbers == number] for number in every[-newest - more :]}
+    return {number: values[numbers == number] for number in sorted(set(numbers)) if number > numbers[-1] - most}
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 3])
-def test_given_points_in_parts_when_added_then_blocks_hold_the_newest_hour_and_fine_ones_81_minutes_and_one_more(
-    gpus: int,
-) -> None:
+def test_given_points_in_parts_when_added_then_blocks_hold_the_newest_hour_and_fine_ones_81_minutes(gpus: int) -> None:
     random = np.random.default_rng(gpus)
     times, values = kept(random, gpus)
     window, begin = BalanceWindow(), 0
@@ -241,7 +237,7 @@ def test_given_points_in_parts_when_added_then_blocks_hold_the_newest_hour_and_f
         end = begin + int(random.integers(1, 9))
         window.add(times[begin:end], values[begin:end])
         begin = end
-    blocks, fine = of_blocks(times, values, 600.0, 6), of_blocks(times, values, 180.0, 27, more=1)
+    blocks, fine = of_blocks(times, values, 600.0, 6), of_blocks(times, values, 180.0, 27)
     assert untimed(window.blocks) == [
         Block(
             number,

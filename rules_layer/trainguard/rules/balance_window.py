@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from trainguard.rules.balance_times import FINE_BLOCKS, FINE_S, FineMeans
+from trainguard.rules.balance_times import FINE_BLOCKS, FINE_S, SILENT_PERCENT, FineMeans
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 BLOCK_S = 600.0
@@ -53,11 +53,9 @@ class BalanceWindow(msgspec.Struct, array_like=True):
 
     ``since`` is when the imbalance of now began, epoch seconds; ``lost`` is what was lost while one held, in hundredths
     of a percent of the node's GPUs, summed over points, ``seen`` in how many of the ``judged`` points one held.
-    ``before`` is up to when the node had kept points before ``since``, epoch seconds: earlier where it paused then.
-    ``fine`` are the newest stretches of three minutes and the last one before, ``counted_to`` is up to when ``lost`` is
-    counted, epoch seconds.
+    ``fine`` are the newest stretches of three minutes, ``counted_to`` is up to when ``lost`` is counted, epoch seconds.
     ``every`` are the blocks with all samples after start-up, those of pauses included. ``began`` is the time of the
-    first kept point of all.
+    first kept point of all, ``worked`` the number of the newest stretch in which each GPU did something, -1 for none.
     """
 
     blocks: list[Block] = msgspec.field(default_factory=list)
@@ -69,7 +67,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     counted_to: float | None = None
     every: list[Block] = msgspec.field(default_factory=list)
     began: float | None = None
-    before: float | None = None
+    worked: list[int] = msgspec.field(default_factory=list)
 
     def start_anew(self) -> None:
         """Forget the samples after a start-up that was not over yet."""
@@ -101,23 +99,25 @@ class BalanceWindow(msgspec.Struct, array_like=True):
         if self.began is None and times.size:
             self.began = float(times[0])
         self.blocks = _with_points(self.blocks, times, utilization, (BLOCK_S, BLOCKS), squares=True)
-        fine = _with_points(self.fine, times, utilization, (FINE_S, 0), squares=False)
-        # The one before those tells up to when the node worked, however long it was silent since.
-        self.fine = fine[-len(_recent(fine)) - 1 :]
+        self.fine = _with_points(self.fine, times, utilization, (FINE_S, FINE_BLOCKS), squares=False)
+        for block in self.fine:
+            self.worked += [-1] * (len(block.points) - len(self.worked))
+            for gpu, (points, total) in enumerate(zip(block.points, block.sums, strict=True)):
+                if points and total >= TENTHS * SILENT_PERCENT * points:
+                    self.worked[gpu] = max(self.worked[gpu], block.number)
+
+    def worked_until(self, gpu: int) -> float | None:
+        """Return up to when a GPU did something in kept points, epoch seconds, to three minutes; None if never."""
+        number = self.worked[gpu] if gpu < len(self.worked) else -1
+        return FINE_S * (number + 1) if number >= 0 else None
 
     def gaps(self, interval_s: float) -> "Gaps":
         """Compare the GPUs with the busiest of them."""
         gpus = self._gpus
         points, sums = _table(self.blocks, gpus)
-        recent = _recent(self.fine)
-        fine = FineMeans.of([each.number for each in recent], *_table(recent, gpus))
+        fine = FineMeans.of([each.number for each in self.fine], *_table(self.fine, gpus))
         gaps = Gaps.of([each.number for each in self.blocks], points, sums, (self.variance, interval_s), fine)
         return replace(gaps, spans=(_span(self.blocks),) * gpus, overall=self.overall)
-
-    def _worked_until(self, at: float | None) -> float | None:
-        """Return up to when there were kept points before a time, epoch seconds: ``at`` itself without a pause."""
-        ends = [FINE_S * (each.number + 1) for each in self.fine if at is not None and FINE_S * each.number < at]
-        return min(ends[-1], at) if ends and at is not None else at
 
     @property
     def _gpus(self) -> int:
@@ -139,12 +139,11 @@ class BalanceWindow(msgspec.Struct, array_like=True):
             return
         self.judged += len(times)
         if not gaps.apart.any():
-            self.since = self.before = None
+            self.since = None
             return
         points, lost = len(times), gaps.lost_of(utilization)
         if self.since is None:
             self.since = gaps.since
-            self.before = self._worked_until(gaps.since)
             earlier = gaps.lost_since(self.since, self.counted_to)
             points, lost = (max(points, earlier[0]), max(lost, earlier[1])) if earlier[0] else (points, lost)
         self.seen = min(self.seen + points, self.judged)
@@ -193,10 +192,6 @@ def _with_points(
         block.sums = _added(block.sums, np.rint(TENTHS * np.nansum(values, axis=0)).astype(np.int64))
         block.squares += round(float(np.nansum(values**2))) if squares else 0
     return [each for each in blocks if not most or each.number > blocks[-1].number - most]
-
-
-def _recent(fine: list[Block]) -> list[Block]:
-    return [each for each in fine if each.number > fine[-1].number - FINE_BLOCKS]
 
 
 def _span(blocks: Sequence[Block]) -> tuple[float, float]:
