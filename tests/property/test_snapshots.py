@@ -160,12 +160,14 @@ def test_given_any_interval_when_objects_of_a_minute_are_read_then_it_is_known_w
 def test_a_slow_irregular_sampler_has_a_point_for_each_sample(interval_s: float) -> None:
     grid = np.arange(600.0, 30_000.0, interval_s)
     times = grid + np.random.default_rng(3).uniform(0.0, 0.4 * interval_s, grid.size)
-    found, last, opened, points = interval_s, None, None, 0
+    found: Any = interval_s
+    opened: Any = None
+    points = 0
     for minute in np.unique(times // 60.0):
         seen = samples([(at, 2, 50.0) for at in times[times // 60.0 == minute]])
-        found = estimate_interval_s(seen, found, last)
+        found = estimate_interval_s(seen, found, None if opened is None else opened.time)
         done, opened = assemble(seen, opened, gpu_names=GPUS, interval_s=found)
-        last, points = opened.time, points + len(done)
+        points += len(done)
     assert found == pytest.approx(interval_s, rel=0.1)
     assert points == times.size - 1
 
