@@ -40,12 +40,10 @@ class Waits:
         points = self.node.points
         busy = np.nan_to_num(points.gpus, nan=-1.0) >= 10.0
         found = np.zeros(points.gpus.shape, dtype=np.bool_)
-        # A point is complete, and looked at, with the minute in which the next one is written.
-        minutes = np.floor(np.append(points.times[1:], np.inf) / 60.0)
         unused = np.zeros(points.gpus.shape[1])
         ever = np.zeros(points.gpus.shape[1], dtype=np.bool_)
-        for minute in np.unique(minutes):
-            rows = np.flatnonzero(minutes == minute)
+        for minute in np.unique(self.known):
+            rows = np.flatnonzero(self.known == minute)
             ever |= busy[rows].any(axis=0)
             found[rows] = ever & (unused * self.node.gpu_interval_s < UNUSED_S)
             for row in rows:
@@ -66,14 +64,49 @@ class Waits:
         if not active.size:
             return np.zeros(chosen.size, dtype=np.bool_)
         chosen[active[-1] + 1 :] = False
-        longest = max(PAUSE_S, 2.0 * self.node.gpu_interval_s)
-        idle = [(int(one) + 1, int(next_)) for one, next_ in pairwise(active.tolist()) if next_ > one + 1]
-        pauses = [(begin, end) for begin, end in idle if points.times[end] - points.times[begin] > longest + CLOCK_S]
-        times = [(float(points.times[begin]), float(points.times[end])) for begin, end in pauses]
-        for (begin, end), recurs in zip(pauses, lasting(times, longest, RECUR_S, RECURRENCES), strict=True):
-            if not recurs:
+        for begin, end, counted in self.pauses:
+            if counted is None:
                 chosen[begin:end] = False
         return chosen
+
+    @cached_property
+    def pauses(self) -> list[tuple[int, int, int | None]]:
+        """Its pauses as rows, up to the one after the last, and the row with whose minute each counts, if it does."""
+        times = self.node.points.times
+        active = np.flatnonzero(
+            self.node.points.active & (times >= (math.inf if self.began is None else self.began) - 1e-3)
+        )
+        longest = max(PAUSE_S, 2.0 * self.node.gpu_interval_s)
+        idle = [(int(one) + 1, int(next_)) for one, next_ in pairwise(active.tolist()) if next_ > one + 1]
+        rows = [(begin, end) for begin, end in idle if times[end] - times[begin] > longest + CLOCK_S]
+        counted = lasting(
+            [(float(times[begin]), float(times[end])) for begin, end in rows], longest, RECUR_S, RECURRENCES
+        )
+        return [
+            (begin, end, None if place is None else rows[place][1])
+            for (begin, end), place in zip(rows, counted, strict=True)
+        ]
+
+    @cached_property
+    def known(self) -> Floats:
+        """The minute with which each point is counted: in which the next one is written."""
+        return np.floor(np.append(self.node.points.times[1:], np.inf) / 60.0)
+
+    @cached_property
+    def parts(self) -> list[Flags]:
+        """The judged points by minutes; those of a pause that counts late are apart, where their minute was over."""
+        numbers = np.zeros(self.judged.size, dtype=np.int64)
+        newest = -math.inf
+        for number, (begin, end, counted) in enumerate(self.pauses, 1):
+            if counted is None:
+                continue
+            before = self.minutes[self.node.points.active & (self.known < self.known[counted])]
+            newest = max(newest, float(before.max(initial=-math.inf)))
+            rows = np.arange(begin, end)
+            numbers[rows[self.minutes[rows] <= newest - WINDOW_MINUTES]] = number
+            newest = max(newest, float(self.minutes[end - 1]))
+        keys = np.unique(np.stack([self.minutes, numbers])[:, self.judged], axis=1).T
+        return [self.judged & (self.minutes == minute) & (numbers == number) for minute, number in keys]
 
     @cached_property
     def low(self) -> Flags:
@@ -107,12 +140,21 @@ class Waits:
         return np.floor(self.node.points.times / 60.0)
 
     @cached_property
-    def slow(self) -> Flags:
-        """Which judged points lie in slow minutes."""
+    def counted(self) -> Floats:
+        """When each point counts: an idle one with the next work, one of a pause with that which makes it recur."""
+        times = self.node.points.times
+        active = np.flatnonzero(self.node.points.active)
+        found = np.append(times[active], np.inf)[np.searchsorted(active, np.arange(times.size))]
+        for begin, end, with_ in self.pauses:
+            found[begin:end] = np.inf if with_ is None else times[with_]
+        return found
+
+    def slow(self, until: float | None) -> Flags:
+        """Return which judged points lie in minutes that were slow by a time, by what had counted then."""
+        then = within(self.counted, None, until)
         found = np.zeros(self.judged.size, dtype=np.bool_)
-        for minute in np.unique(self.minutes[self.judged]):
-            rows = self.judged & (self.minutes == minute)
-            found |= rows if self._is_slow(rows) else False
+        for rows in (part & then for part in self.parts):
+            found |= rows if rows.any() and self._is_slow(rows) else False
         return found
 
     def _is_slow(self, rows: Flags) -> bool:
@@ -129,9 +171,9 @@ class Waits:
             return level >= 80.0 or peak >= int(number[rows].max()) + 1.0
         return peak > self.core[3] or level >= 15.0
 
-    def counted(self, kind: str) -> Flags:
-        """Return which points a finding of a kind tells of."""
-        return self.hits if kind.startswith("waits") else self.slow
+    def found(self, kind: str, until: float | None) -> Flags:
+        """Return which points a finding of a kind tells of, by a time."""
+        return self.hits if kind.startswith("waits") else self.slow(until)
 
 
 def waits_of(context: Context, fact: Fact) -> Waits:
@@ -145,7 +187,8 @@ def waits_of(context: Context, fact: Fact) -> Waits:
 
 def _in_time(context: Context, fact: Fact) -> tuple[Waits, Flags]:
     waits = waits_of(context, fact)
-    return waits, within(waits.node.points.times, fact.get("from"), fact.get("to"))
+    time = within(waits.node.points.times, fact.get("from"), fact.get("to"))
+    return waits, time & within(waits.counted, None, fact.get("to"))
 
 
 def _samples(context: Context, fact: Fact) -> Expected:
@@ -155,13 +198,17 @@ def _samples(context: Context, fact: Fact) -> Expected:
 
 def _samples_found(context: Context, fact: Fact) -> Expected:
     waits, time = _in_time(context, fact)
-    return float((waits.counted(context.finding["finding_kind"]) & time).sum())
+    return float((waits.found(context.finding["finding_kind"], fact.get("to")) & time).sum())
 
 
 def _share(context: Context, fact: Fact) -> Expected:
     waits, time = _in_time(context, fact)
     judged = int((waits.judged & time).sum())
-    return float((waits.counted(context.finding["finding_kind"]) & time).sum()) / judged if judged else math.nan
+    return (
+        float((waits.found(context.finding["finding_kind"], fact.get("to")) & time).sum()) / judged
+        if judged
+        else math.nan
+    )
 
 
 def _of_slow(place: int | None) -> Recompute:
@@ -170,7 +217,7 @@ def _of_slow(place: int | None) -> Recompute:
     def recompute(context: Context, fact: Fact) -> Expected:
         waits, time = _in_time(context, fact)
         values = waits.gpu if place is None else (waits.core[1] if place == 1 else waits.core[2])
-        return mean_of(values[waits.slow & time])
+        return mean_of(values[waits.slow(fact.get("to")) & time])
 
     return recompute
 

@@ -141,14 +141,15 @@ def _size(points: Points, run: Run) -> int:
     return int(np.count_nonzero(points.seen[run.first : run.last + 1]))
 
 
-def lasting(pauses: list[tuple[float, float]], shortest_s: float, recur_s: float, number: int) -> list[bool]:
-    """Tell which pauses recur: ``number`` of them, or more, ended within ``recur_s``."""
-    marks = [False] * len(pauses)
+def lasting(pauses: list[tuple[float, float]], shortest_s: float, recur_s: float, number: int) -> list[int | None]:
+    """Tell with which pause each one recurs: where ``number`` of them, or more, ended within ``recur_s``; else None."""
+    found: list[int | None] = [None] * len(pauses)
     ends = [np.floor(end / 60.0) * 60.0 for _, end in pauses]
     for place in range(number - 1, len(pauses)):
         if ends[place - number + 1] > ends[place] - recur_s and pauses[place][1] - pauses[place][0] > shortest_s:
-            marks[place - number + 1 : place + 1] = [True] * number
-    return marks
+            for each in range(place - number + 1, place + 1):
+                found[each] = place if found[each] is None else found[each]
+    return found
 
 
 def within(times: Floats, start: float | None, end: float | None) -> Flags:

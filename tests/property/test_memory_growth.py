@@ -55,7 +55,7 @@ class Rising:
     def goes_on(self) -> bool:
         third = Rising(self.levels[-(max(ceil(len(self.levels) / 3), 2) + 1) :], self.stride)
         risen = third.slope * third.windows
-        return risen > 0.0 and risen >= self.points / 4
+        return len(self.levels) > 2 and risen > 0.0 and risen >= self.points / 4
 
     def is_steady(self, window_s: float) -> bool:
         steps = [after - before for before, after in pairwise(self.levels)]

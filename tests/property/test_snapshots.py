@@ -156,6 +156,22 @@ def test_given_any_interval_when_objects_of_a_minute_are_read_then_it_is_known_w
     assert found == pytest.approx(interval_s, rel=0.05)
 
 
+@pytest.mark.parametrize("interval_s", [8.0, 14.0, 29.0, 46.0, 60.0])
+def test_a_slow_irregular_sampler_has_a_point_for_each_sample(interval_s: float) -> None:
+    grid = np.arange(600.0, 30_000.0, interval_s)
+    times = grid + np.random.default_rng(3).uniform(0.0, 0.4 * interval_s, grid.size)
+    found: Any = interval_s
+    opened: Any = None
+    points = 0
+    for minute in np.unique(times // 60.0):
+        seen = samples([(at, 2, 50.0) for at in times[times // 60.0 == minute]])
+        found = estimate_interval_s(seen, found, None if opened is None else opened.time)
+        done, opened = assemble(seen, opened, gpu_names=GPUS, interval_s=found)
+        points += len(done)
+    assert found == pytest.approx(interval_s, rel=0.1)
+    assert points == times.size - 1
+
+
 def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place() -> None:
     assert extend_gpu_names(("gpu1",), samples([(0.0, 2, 1.0)])) == ("gpu1", "gpu0")
 

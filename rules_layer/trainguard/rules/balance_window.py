@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from trainguard.rules.balance_times import FINE_BLOCKS, FINE_S, FineMeans
+from trainguard.rules.balance_times import FINE_BLOCKS, FINE_S, SILENT_PERCENT, FineMeans
 from trainguard.telemetry.snapshots import BoolArray, FloatArray, IntArray
 
 BLOCK_S = 600.0
@@ -55,7 +55,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     of a percent of the node's GPUs, summed over points, ``seen`` in how many of the ``judged`` points one held.
     ``fine`` are the newest stretches of three minutes, ``counted_to`` is up to when ``lost`` is counted, epoch seconds.
     ``every`` are the blocks with all samples after start-up, those of pauses included. ``began`` is the time of the
-    first kept point of all.
+    first kept point of all, ``worked`` the number of the newest stretch in which each GPU did something, -1 for none.
     """
 
     blocks: list[Block] = msgspec.field(default_factory=list)
@@ -67,6 +67,7 @@ class BalanceWindow(msgspec.Struct, array_like=True):
     counted_to: float | None = None
     every: list[Block] = msgspec.field(default_factory=list)
     began: float | None = None
+    worked: list[int] = msgspec.field(default_factory=list)
 
     def start_anew(self) -> None:
         """Forget the samples after a start-up that was not over yet."""
@@ -99,6 +100,16 @@ class BalanceWindow(msgspec.Struct, array_like=True):
             self.began = float(times[0])
         self.blocks = _with_points(self.blocks, times, utilization, (BLOCK_S, BLOCKS), squares=True)
         self.fine = _with_points(self.fine, times, utilization, (FINE_S, FINE_BLOCKS), squares=False)
+        for block in self.fine:
+            self.worked += [-1] * (len(block.points) - len(self.worked))
+            for gpu, (points, total) in enumerate(zip(block.points, block.sums, strict=True)):
+                if points and total >= TENTHS * SILENT_PERCENT * points:
+                    self.worked[gpu] = max(self.worked[gpu], block.number)
+
+    def worked_until(self, gpu: int) -> float | None:
+        """Return up to when a GPU did something in kept points, epoch seconds, to three minutes; None if never."""
+        number = self.worked[gpu] if gpu < len(self.worked) else -1
+        return FINE_S * (number + 1) if number >= 0 else None
 
     def gaps(self, interval_s: float) -> "Gaps":
         """Compare the GPUs with the busiest of them."""

@@ -32,8 +32,8 @@ class MinuteCount(msgspec.Struct, array_like=True):
     """Judged snapshots of one minute of event time (epoch minutes).
 
     What follows the counts are sums over the judged snapshots, in hundredths: ``gpu`` of the GPUs' mean utilization,
-    ``level`` and ``peak`` of the cores' two measures. ``lost`` is what the low GPUs left undone in the bottlenecks,
-    percent. ``gpus`` is how many GPUs there were, ``hot`` in how many snapshots a core was at its limit.
+    ``level`` and ``peak`` of the cores' two measures, ``lost`` of what the low GPUs left undone in the bottlenecks.
+    ``gpus`` is how many GPUs there were, ``hot`` in how many snapshots a core was at its limit.
     """
 
     minute: int
@@ -313,7 +313,7 @@ class Counted:
                     level=_sum(self.cores.level[rows]),
                     peak=_sum(self.cores.peak[rows]),
                     gpus=len(self.gpus),
-                    lost=round(int(self.lost[rows & hit].sum()) / HUNDREDTHS),
+                    lost=int(self.lost[rows & hit].sum()),
                     hot=int(np.count_nonzero(rows & self.hot)),
                 )
             )

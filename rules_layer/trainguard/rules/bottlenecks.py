@@ -117,7 +117,7 @@ class BottleneckRule(SampledRule[P, BottleneckState], Generic[P]):
         """Say whether in a minute the GPUs worked slowly beside cores at their limit, or waited for them."""
         if not count.judged or count.mean(count.gpu) >= GOOD_GPUS:
             return False
-        return 100.0 * count.lost >= WAITED_SHARE * count.undone or self.at_limit(count, parameters)
+        return count.lost >= WAITED_SHARE * count.undone or self.at_limit(count, parameters)
 
     def clear_after_s(self, parameters: P, interval_s: float) -> float:
         """Three recent windows, so that a share that hovers about the threshold stays one episode."""
@@ -248,7 +248,7 @@ def _points(kept: Tally) -> _Evidence:
     judged, hits, lost = (
         sum(getattr(count, name) for count in kept.minutes) for name in ("judged", "bottlenecked", "lost")
     )
-    return _Evidence(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, 100 * lost))
+    return _Evidence(Share(kept.bottlenecked, kept.judged, kept.lost), Share(hits, judged, lost))
 
 
 def _minutes(kept: Tally, slow: list[MinuteCount]) -> _Evidence:

@@ -111,7 +111,8 @@ class LoadBalancing(SystemRule[LoadBalancingParameters, BalanceWindow]):
             fired = outcome.status is Status.FIRED
             until = gaps.over_since(worst, int(chosen[column])) if fired else None
             affected = float(compared.unlike[row, column]) if fired else None
-        when = silence(view, gaps, worst, state.since) if outcome.status is Status.FIRED and by_gap else None
+        behind = outcome.status is Status.FIRED and by_gap
+        when = silence(view, gaps, worst, state.since, state.worked_until(worst)) if behind else None
         if when is not None:
             stopped = stopped_facts(view, view.gpu_names[worst], when)
             facts = (*gap_facts(gaps, sides, worst), *stopped)

@@ -57,7 +57,7 @@ def increase_facts(worst: Increase, view: NodeView, window_s: float, threshold: 
     if worst.kind == "trend":
         yield fact("trend_z", worst.z or 0.0, "", threshold=TREND_Z)
     if worst.goes_on:
-        yield fact("floor_of_rise", growth.floors[-1] / TENTHS, "%")
+        yield fact("floor_of_rise", (growth.floors[-1] if worst.is_ramp else floor) / TENTHS, "%")
         yield fact("hourly_increase", worst.hourly(window_s), "points/h")
         if left_s := worst.time_left_s(window_s):
             yield fact("time_left", left_s, "s")

@@ -20,6 +20,9 @@ STILL_RISES = 0.25
 STEADY_LEVELS, MERGED_LEVELS, STEADY_S = 5, 4, 1_800.0
 """A rise of fewer levels, of fewer merged ones, or of a shorter time, is no steady one: caches fill, too."""
 
+STEPPED_LEVELS = 3
+"""A rise of fewer levels is a single step, of which nobody can say that it goes on."""
+
 STEADY_Z = 1.6
 """Four levels that rise one after another have 1.7, five have 2.2; by chance they do not rise by much."""
 
@@ -57,7 +60,9 @@ class Rise:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the newest third still rises: what has levelled off is no leak."""
+        """Whether the newest third still rises: what has levelled off is no leak, and one step alone is a jump."""
+        if len(self.levels) < STEPPED_LEVELS:
+            return False
         third = Rise(self.levels[-(max(math.ceil(len(self.levels) / 3.0), 2) + 1) :], self.stride)
         risen = third.slope * third.windows
         return risen > 0.0 and risen >= STILL_RISES * self.points

@@ -114,6 +114,8 @@ class GpuTime(msgspec.Struct, array_like=True):
         Whether some GPU was active in the first sample.
     sm_percents, sm_samples : int
         Sum and number of all samples of SM activity, percent.
+    rests : list of int
+        By how much each GPU's busy time is longer than the sum of it, 1/10,000 ms: short samples round to nothing.
     """
 
     grid: TimeGrid = msgspec.field(default_factory=TimeGrid)
@@ -129,13 +131,15 @@ class GpuTime(msgspec.Struct, array_like=True):
     starts_active: bool = False
     sm_percents: int = 0
     sm_samples: int = 0
+    rests: list[int] = msgspec.field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Compare the parts; raises ValueError."""
         widths = {len(row) for row in self.gpus}
         if widths - {IDLE + 1} or len(self.times_ms) != len(self.percents) or len(self.times_ms) > _NEWEST:
             raise ValueError("the time of GPUs has parts of different lengths")
-        if any(len(row) > len(self.gpus) for row in self.percents) or self.levels.gpus != len(self.gpus):
+        rows = [*self.percents, self.rests]
+        if any(len(row) > len(self.gpus) for row in rows) or self.levels.gpus != len(self.gpus):
             raise ValueError("the time of GPUs has samples of more GPUs than there are")
         steps = {len(column) for column in self.grid.columns} or {0}
         if len(self.grid.columns) not in {0, _GRID_COLUMNS} or steps != {self.levels.steps + bool(self.grid.columns)}:
@@ -255,7 +259,7 @@ class GpuTime(msgspec.Struct, array_like=True):
         self.last_ms = int(times_ms[-1] + covered_ms[-1])
         before = self._totals()
         index, units, begins, lengths = by_unit(times_ms, times_ms + covered_ms)
-        parts = _parts(values[index], lengths)
+        parts, self.rests = _parts(values[index], lengths, _filled(self.rests, len(self.gpus), 0))
         sums = parts.sum(axis=2)
         self._note(units, parts)
         for gpu, row in enumerate(parts.sum(axis=1).T.tolist()):
@@ -297,13 +301,20 @@ def _without_holes(values: IntArray) -> IntArray:
     return filled
 
 
-def _parts(values: IntArray, lengths: IntArray) -> IntArray:
-    """Return GPU-milliseconds sampled, busy and idle of N pieces, int64[3, N, G]."""
+def _parts(values: IntArray, lengths: IntArray, rests: list[int]) -> tuple[IntArray, list[int]]:
+    """Return GPU-milliseconds sampled, busy and idle of N pieces, int64[3, N, G], and what each GPU's rest is then.
+
+    Whole milliseconds are those of the busy time so far: rounding piece by piece adds up, where pieces are short.
+    """
+    whole = 100 * HUNDREDTHS
     sampled = np.where(values >= 0, lengths[:, None], 0)
-    busy = (np.maximum(values, 0) * lengths[:, None] + 50 * HUNDREDTHS) // (100 * HUNDREDTHS)
+    so_far = np.cumsum(np.vstack([np.array(rests, dtype=np.int64), np.maximum(values, 0) * lengths[:, None]]), axis=0)
+    counted = (so_far + whole // 2) // whole
+    busy = np.diff(counted, axis=0)
     idle = np.where((values >= 0) & (values < NOTHING_PERCENT * HUNDREDTHS), sampled - busy, 0)
     parts: IntArray = np.stack([sampled, busy, idle]).astype(np.int64)
-    return parts
+    left: list[int] = (so_far[-1] - whole * counted[-1]).tolist()
+    return parts, left
 
 
 def _covered(distances: IntArray, usual: int, interval: int) -> tuple[IntArray, list[int]]:
@@ -334,5 +345,5 @@ def _milliseconds(epoch_s: float) -> int:
     return round(epoch_s * 1_000.0)
 
 
-def _filled(row: list[int], gpus: int) -> list[int]:
-    return [*row, *[_MISSING] * (gpus - len(row))]
+def _filled(row: list[int], gpus: int, value: int = _MISSING) -> list[int]:
+    return [*row, *[value] * (gpus - len(row))]

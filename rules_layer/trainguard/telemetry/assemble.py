@@ -43,9 +43,15 @@ class OpenSnapshot(msgspec.Struct):
 _STRETCHED, _AS_BEFORE, _OF_DISTANCES = 1.5, 0.25, 0.25
 """A median this many times the interval of before is that of missing samples where so many distances are as before."""
 
+_NEAR, _STEADY = 0.5, 20
+"""Distances this near to the interval of before only vary about it; so many of them are needed to tell it anew."""
+
 
 def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: float | None) -> float | None:
     """Estimate the sampling interval: the median distance of one series' samples, or a configured one nearby.
+
+    An object of a sampler that is slow has two or three samples: where they come irregularly, their distances move the
+    interval of before by their part of 20 alone, else points half an interval apart would be taken for one.
 
     With a single sample of each series in the object (60 s sampling) the smallest distance to ``last_time``, the
     snapshot before, stands in for it: an object that is missing must not stretch the interval for good. Nor do missing
@@ -56,22 +62,41 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
         return previous_s
     busiest = int(np.argmax(np.bincount(samples.series)))
     times = np.sort(samples.times[samples.series == busiest])
+    if previous_s is not None and times.size < _STEADY:
+        moved_s = _moved(previous_s, times if last_time is None else np.append(last_time, times))
+        if moved_s is not None:
+            return _configured(moved_s, _SNAP)
+    distance = _distance(times, previous_s, last_time)
+    if distance is None or distance <= 0.0:
+        return previous_s
+    return _configured(distance, _SNAP if times.size > _FEW else _ROUGH_SNAP)
+
+
+def _distance(times: FloatArray, previous_s: float | None, last_time: float | None) -> float | None:
+    """Return the usual distance of one series' samples (``times`` is ascending); None where nothing new is known."""
     if times.size >= 2:
         distances = np.sort(np.diff(times))
         distance = float(distances[(distances.size - 1) // 2] + distances[distances.size // 2]) / 2.0
-        if previous_s is not None and _is_stretched(distance, distances, previous_s):
-            distance = previous_s
-    elif last_time is not None:
-        distance = float(times[0]) - last_time
-        if previous_s is not None and distance >= previous_s:
-            return previous_s
-    else:
-        return previous_s
-    if distance <= 0.0:
-        return previous_s
-    snap = _SNAP if times.size > _FEW else _ROUGH_SNAP
+        return previous_s if previous_s is not None and _is_stretched(distance, distances, previous_s) else distance
+    if last_time is None:
+        return None
+    distance = float(times[0]) - last_time
+    return distance if previous_s is None else min(distance, previous_s)
+
+
+def _moved(previous_s: float, times: FloatArray) -> float | None:
+    """Return the interval of before, moved by the distances that vary about it; None where none of them does."""
+    distances = np.diff(times)
+    near = distances[np.abs(distances - previous_s) < _NEAR * previous_s]
+    if not near.size:
+        return None
+    return previous_s + min(near.size / _STEADY, 1.0) * (float(near.mean()) - previous_s)
+
+
+def _configured(distance: float, within: float) -> float:
+    """Return the configured interval that a distance is near to; else the distance itself, within bounds."""
     for interval_s in SAMPLING_INTERVALS_S:
-        if abs(distance - interval_s) <= snap * interval_s:
+        if abs(distance - interval_s) <= within * interval_s:
             return interval_s
     return min(max(distance, SHORTEST_INTERVAL_S), _MAX_INTERVAL_S)
 

@@ -1,5 +1,6 @@
 """LoadBalancing on each bound: points that are needed, nodes that were never used, GPUs that stopped."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -250,6 +251,25 @@ def test_given_silence_since_before_the_window_when_the_imbalance_is_known_then_
     assert found.begin == START - 3_600.0
     assert silence(view, gaps, 1, START - 3_600.1) is None
     assert silence(view, gaps, 1, None) is None
+
+
+@pytest.mark.parametrize(
+    ("others", "minutes"),
+    [
+        ([90.0] * 30 + [90.0] * 120, [*range(30), *range(120, 240)]),
+        ([90.0] * 30 + [15.0] * 24 + [90.0] * 96, range(150)),
+    ],
+)
+def test_a_gpu_stopped_when_it_last_worked_whatever_others_did(others: list[float], minutes: Sequence[int]) -> None:
+    window, low = BalanceWindow(), [90.0] * 30 + [0.0] * 120
+    for minute, *loads in zip(minutes, others, low, strict=True):
+        times, values = np.array([START + 60.0 * minute]), np.array([loads])
+        window.add(times, values)
+        window.note(window.gaps(60.0), times, values)
+    view = windowed(columns([90.0] * 90, [0.0] * 90), first_active_at=START)
+    found = silence(view, window.gaps(60.0), 1, window.since, window.worked_until(1))
+    assert found is not None
+    assert found.begin == START + 30 * 60.0 < (window.since or 0.0)
 
 
 def test_given_an_imbalance_when_told_of_a_job_then_it_is_of_nodes_or_of_gpus() -> None:

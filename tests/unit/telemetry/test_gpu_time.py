@@ -70,6 +70,14 @@ def test_given_any_interval_when_added_then_busy_time_is_the_mean(every_s: float
     assert idle == 0.0
 
 
+def test_rounding_short_samples_to_milliseconds_does_not_add_up() -> None:
+    cuts = tuple(range(7, 4_000, 200))
+    use = timed(regular(4_000, 0.225, 1_700_000_000.0), np.full((4_000, 2), [18.0, 2.0]), cuts=cuts, every_s=0.225)
+    sampled, busy, idle = sums(use, 0.225)
+    assert (sampled, idle) == (1_800.0, 0.0)
+    assert busy == pytest.approx(900.0 * 0.2, abs=2e-3)
+
+
 def test_given_an_interval_that_changes_when_added_then_no_time_is_lost() -> None:
     times = [*regular(60, 1.0), *regular(30, 60.0, START + 60.0), *regular(100, 0.5, START + 1_860.0)]
 
