@@ -1,6 +1,6 @@
 """``python -m tests.claims [SOURCE ...]``: what is said of jobs and is untrue; without a source, of all of them.
 
-Sources are labelled, real, recordings, random, training and tensors; ``--jobs N`` draws so many random jobs.
+Sources are labelled, real, recordings, random, training, tensors and kernels; ``--jobs N`` draws so many random jobs.
 """
 
 import argparse

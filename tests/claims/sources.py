@@ -12,7 +12,9 @@ from typing import Any
 
 import trainguard
 from tests.claims.check import Checked, checked, counted
+from tests.claims.kernels import kernel_claims
 from tests.claims.random_jobs import drawn, write_random_job
+from tests.claims.random_kernels import write_kernels_job
 from tests.claims.random_tensors import tensor_job, write_tensor_job
 from tests.claims.tensors import tensor_claims
 from tests.claims.training import training_claims, write_random_run
@@ -27,6 +29,7 @@ GPU_RECORDINGS = Path(__file__).parent / "data" / "gpu_recordings.tar.xz"
 RANDOM_JOBS = int(os.environ.get("RANDOM_JOBS", "500"))
 TRAINING_RUNS = 80
 TENSOR_RUNS = 80
+KERNEL_JOBS = 60
 
 
 def report_of(folder: Path, **how: Any) -> dict[str, Any]:
@@ -87,6 +90,13 @@ def check_tensors(seed: int) -> Checked:
         return counted(folder.name, tensor_claims(folder, report_of(folder, parameters=run.parameters)))
 
 
+def check_kernels(seed: int) -> Checked:
+    """Check what is said of the kernel trace of a seed."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as place:
+        folder = write_kernels_job(seed, Path(place))
+        return counted(folder.name, kernel_claims(folder, report_of(folder)))
+
+
 def labelled_jobs() -> list[Job]:
     """Return all labelled jobs, those of every interval at each of them."""
     return [*JOBS, *(again for job in JOBS for _, again in resampled(job))]
@@ -102,6 +112,7 @@ def sources(count: int = RANDOM_JOBS) -> dict[str, tuple[Callable[[Any], Checked
         "random": (check_random, list(range(count))),
         "training": (check_training, list(range(TRAINING_RUNS))),
         "tensors": (check_tensors, list(range(TENSOR_RUNS))),
+        "kernels": (check_kernels, list(range(KERNEL_JOBS))),
     }
 
 

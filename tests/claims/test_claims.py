@@ -1,6 +1,7 @@
 """What the product says of jobs is true; and the checker finds what is not."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,13 @@ import pytest
 
 from tests.claims import held
 from tests.claims.check import Checked, checked, table
+from tests.claims.kernels import kernel_claims
 from tests.claims.random_jobs import drawn, write_random_job
+from tests.claims.random_kernels import write_kernels_job
 from tests.claims.random_tensors import tensor_job, write_tensor_job
 from tests.claims.sources import (
     RANDOM_JOBS,
+    check_kernels,
     check_random,
     check_real,
     check_tensors,
@@ -108,8 +112,44 @@ def test_a_rule_that_is_silent_is_found(tensors: tuple[Path, dict[str, Any]]) ->
     assert any("DeadRelu: no finding" in each for each in untrue_of_tensors(folder, report))
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_is_said_of_a_kernel_trace_is_true(seed: int) -> None:
+    found = check_kernels(seed)
+    assert found.claims > 30
+    assert not found.untrue, table(found)
+    assert not found.unknown, table(found)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return a job with a kernel trace on which many rules fire, and its true report."""
+    folder = write_kernels_job(2, tmp_path_factory.mktemp("claims"))
+    return folder, report_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "more"),
+    [
+        ("GpuBusyLow", "busy_share", 0.0002),
+        ("LaunchBound", "host_share", 0.0002),
+        ("LaunchBound", "queued_launches", 0.01),
+        ("GpuGap", "gaps", 1),
+        ("SyncStall", "idle_share", -0.0002),
+        ("MemcpyBound", "evidence", 1),
+    ],
+)
+def test_a_wrong_fact_of_a_kernel_trace_is_found(
+    kernels: tuple[Path, dict[str, Any]], rule: str, name: str, more: float
+) -> None:
+    report = copy.deepcopy(kernels[1])
+    finding = next(each for each in report["findings"] if each["rule"] == f"kernels/{rule}")
+    next(each for each in finding["facts"] if each["name"] == name)["value"] += more
+    said = [str(claim) for claim in kernel_claims(kernels[0], report) if claim is not None]
+    assert any(rule in each and name in each for each in said)
+
+
 @pytest.mark.verdicts
-@pytest.mark.parametrize("source", ["real", "recordings", "random", "training", "tensors"])
+@pytest.mark.parametrize("source", ["real", "recordings", "random", "training", "tensors", "kernels"])
 def test_what_is_said_of_jobs_is_true(source: str) -> None:
     check, jobs = sources(RANDOM_JOBS)[source]
     found = Checked()
@@ -239,4 +279,5 @@ def test_a_job_called_healthy_with_findings_is_found(job: tuple[Path, dict[str, 
 def test_the_checker_shares_no_code_with_the_product() -> None:
     own = [file for file in Path(__file__).parent.glob("*.py") if file.name not in {"sources.py", "test_claims.py"}]
     assert len(own) > 10
-    assert not [file.name for file in own if "trainguard" in file.read_text("utf-8").split('"""', 2)[2]]
+    imports = re.compile(r"^\s*(?:from|import) trainguard\b", re.MULTILINE)
+    assert not [file.name for file in own if imports.search(file.read_text("utf-8"))]

@@ -213,7 +213,7 @@ def _worst_parts(judged: Judged) -> list[Evidence]:
     for place in np.argsort(shares, kind="stable")[:SHOWN].tolist():
         start, end = int(edges[place]), int(edges[place + 1])
         host = work_under(judged.trace, start, end)
-        said = f"GPU busy {percent(float(shares[place]))} here" + (f", host mostly in {host}" if host else "")
+        said = f"GPU busy {percent(float(shares[place]))} here" + (f", host {host}" if host else "")
         evidence.append(judged.stretch(said, start, end))
     return evidence
 
@@ -226,7 +226,7 @@ def _longest_gaps(judged: Judged, found: Spans) -> list[Evidence]:
     evidence = []
     for start, end in _ordered(found):
         host = work_under(judged.trace, start, end)
-        said = f"GPU idle, host mostly in {host}" if host else "GPU idle, host in nothing that was recorded"
+        said = f"GPU idle, host {host}" if host else "GPU idle, host in nothing that was recorded"
         evidence.append(judged.stretch(said, start, end))
     return evidence
 

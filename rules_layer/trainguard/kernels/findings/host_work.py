@@ -14,7 +14,10 @@ COVERED = 0.5
 
 
 def work_under(trace: Trace, start: int, end: int) -> str:
-    """Return what the host did most of a stretch: the innermost of what covers half; empty where unknown."""
+    """Say what the host did in a stretch: mostly the innermost of what covers half of it, else what took longest.
+
+    Empty where nothing was recorded.
+    """
     best, covered = "", 0
     innermost: int | None = None
     for rows in (trace.operators, trace.annotations, trace.launches):
@@ -27,7 +30,9 @@ def work_under(trace: Trace, start: int, end: int) -> str:
                 best, innermost = name, lasted
             elif innermost is None and overlap > covered:
                 best, covered = name, overlap
-    return one_line(best)
+    if not best:
+        return ""
+    return f"{'longest' if innermost is None else 'mostly'} in {one_line(best)}"
 
 
 def caller_of(trace: Trace, call: int) -> str:
