@@ -60,6 +60,7 @@ class _Loop:
     def step(self, number: int) -> None:
         """Write a step: data, copies, kernels, gradients, and waits for the GPU."""
         rng, begins = self.rng, self.host
+        said: dict[str, Any] = {"blocks per SM": self.blocks}
         if self.loads:
             lasts = int(rng.integers(1, self.loads))
             self.event("user_annotation", LOADER, self.host, lasts)
@@ -69,12 +70,12 @@ class _Loop:
         waits = set(rng.integers(0, self.kernels, self.syncs).tolist())
         for place in range(self.kernels):
             lasts = int(rng.integers(1, 2 * self.lasts))
-            self.launch("kernel", self.gemm, lasts, "cudaLaunchKernel", **{"blocks per SM": self.blocks})
+            self.launch("kernel", self.gemm, lasts, "cudaLaunchKernel", **said)
             if place in waits:
                 self.wait("cudaStreamSynchronize")
         if self.sends:
             lasts = int(rng.integers(100, self.sends))
-            self.launch("kernel", NCCL, lasts, "cudaLaunchKernel", stream=20, **{"blocks per SM": 0.2})
+            self.launch("kernel", NCCL, lasts, "cudaLaunchKernel", stream=20, **said)
         if rng.random() < self.slow:
             self.host += 40_000
         self.wait("cudaDeviceSynchronize")
