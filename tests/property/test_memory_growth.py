@@ -96,6 +96,11 @@ def test_given_random_floors_when_the_rise_is_taken_then_it_is_that_of_the_defin
     assert len(set(seen)) == 3
 
 
+def test_one_step_up_is_no_growth_that_goes_on() -> None:
+    assert not Rise.of([2, 3, 2, 116], 2).goes_on
+    assert Rise.of([2, 3, 2, 60, 116], 2).goes_on
+
+
 @pytest.mark.parametrize(
     ("levels", "stride", "window_s", "is_steady"),
     [

@@ -157,3 +157,11 @@ def test_given_a_gpu_that_idles_while_another_works_when_ten_minutes_pass_then_i
     state.note_use(minute, np.array([[True, True]]))
     assert state.used(minute) == ("gpu0", "gpu1")
     assert state.unused == {}
+
+
+def test_a_minute_is_slow_by_what_was_lost_to_a_hundredth_of_a_percent() -> None:
+    gpu = np.array([[9.0, 0.0, 4.56], [95.0, 99.0, 91.0]])
+    core = np.array([100.0, 40.0])
+    counted = Counted.of(gpu, Cores(core, core, core), Limits(90.0, 10.0, 0.5, ("gpu0", "gpu1", "gpu2")))
+    (minute,) = counted.tally(JOB_START + np.array([0.0, 30.0]), np.ones(2, dtype=np.bool_)).minutes
+    assert minute.lost == 9_548
