@@ -207,10 +207,10 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     ``parameters`` are those in force; ``changed`` names those that are not the default. ``recommendation`` is one
     sentence for this case: the advice of a rule that has fired, or what to know of one that has not. ``unit`` is that
-    of ``measured`` and ``threshold``; a plain number has none. ``times_fired`` counts episodes, the last of which began
-    at ``fired_at``. ``details`` are the rule's own numbers, by node where it judges nodes; the rule's page says what
-    they mean. Of a job with many nodes they are those of the worst, and ``nodes_left_out`` counts the others, which are
-    in ``profiler-reports/<rule>.json``.
+    of ``measured`` and ``threshold``; a plain number has none. ``times_fired`` counts how often it fired anew, the last
+    time at ``fired_at``; a fire may have several episodes. ``details`` are the rule's own numbers, by node where it
+    judges nodes; the rule's page says what they mean. Of a job with many nodes they are those of the worst, and
+    ``nodes_left_out`` counts the others, which are in ``profiler-reports/<rule>.json``.
     """
 
     rule: str

@@ -1,5 +1,6 @@
 """Every rule's verdict as the report has it: findings first, then the others by what a person must know first."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,8 +16,11 @@ from trainguard.report.phrasing import shown_time
 from trainguard.report.recommendations import recommendation
 from trainguard.rules.registry import ALL_RULES, spec_of
 
-DECIMALS = 6
-"""Of the numbers shown: microseconds of a time; what lies beyond is rounding of the clocks."""
+DECIMALS, LEAST_DIGITS = 6, 3
+"""Of the numbers shown: microseconds of a time; what lies beyond is rounding of the clocks.
+
+A gradient of 3e-08 keeps so many digits of its own.
+"""
 
 NODES_WITH_DETAILS = 256
 """Of a rule ``report.json`` has the details of so many nodes; a page shows no more of them."""
@@ -84,7 +88,8 @@ def _nodes_of(verdict: Verdict, details: Mapping[str, Any], judged: EvaluatedJob
 def _rounded(value: Any) -> Any:
     """Round the numbers of a value for people, at any depth."""
     if isinstance(value, float):
-        return round(value, DECIMALS)
+        small = value and math.isfinite(value)
+        return round(value, max(DECIMALS, LEAST_DIGITS - 1 - math.floor(math.log10(abs(value)))) if small else DECIMALS)
     if isinstance(value, Mapping):
         return {str(key): _rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

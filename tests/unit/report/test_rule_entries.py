@@ -88,10 +88,15 @@ def test_given_numbers_with_the_clock_s_noise_when_listed_then_they_are_rounded_
     details = {
         "initialization_s": 44.99825692176819,
         "at": (1.00000001, {"x": 1_700_277_419.000991}),
+        "gradients": [3.1416e-8, -2.71828e-5, 0.0, float("inf")],
     }
     found = entry(fired("MaxInitializationTime", measured=0.7499709486961365, threshold=20.0, details=details))
     assert found.measured == 0.749971
-    assert found.details == {"initialization_s": 44.998257, "at": [1.0, {"x": 1_700_277_419.000991}]}
+    assert found.details == {
+        "initialization_s": 44.998257,
+        "at": [1.0, {"x": 1_700_277_419.000991}],
+        "gradients": [3.14e-8, -2.72e-5, 0.0, float("inf")],
+    }
 
 
 def test_given_settings_when_listed_then_what_differs_from_the_documented_default_is_named() -> None:
