@@ -156,7 +156,7 @@ def test_given_any_interval_when_objects_of_a_minute_are_read_then_it_is_known_w
     assert found == pytest.approx(interval_s, rel=0.05)
 
 
-@pytest.mark.parametrize("interval_s", [8.0, 14.0, 29.0, 46.0, 60.0])
+@pytest.mark.parametrize("interval_s", [8.0, 14.0, 20.0, 29.0])
 def test_a_slow_irregular_sampler_has_a_point_for_each_sample(interval_s: float) -> None:
     grid = np.arange(600.0, 30_000.0, interval_s)
     times = grid + np.random.default_rng(3).uniform(0.0, 0.4 * interval_s, grid.size)
@@ -170,6 +170,13 @@ def test_a_slow_irregular_sampler_has_a_point_for_each_sample(interval_s: float)
         points += len(done)
     assert found == pytest.approx(interval_s, rel=0.1)
     assert points == times.size - 1
+
+
+def test_a_sample_an_object_at_changing_distances_keeps_the_shortest() -> None:
+    found, last = None, 0.0
+    for at in (90.0, 150.0, 240.0, 300.0, 390.0):
+        found, last = estimate_interval_s(samples([(at, 2, 50.0)]), found, last), at
+    assert found == 60.0
 
 
 def test_given_a_gpu_that_appears_later_when_named_then_columns_keep_their_place() -> None:

@@ -62,7 +62,7 @@ def estimate_interval_s(samples: Samples, previous_s: float | None, last_time: f
         return previous_s
     busiest = int(np.argmax(np.bincount(samples.series)))
     times = np.sort(samples.times[samples.series == busiest])
-    if previous_s is not None and times.size < _STEADY:
+    if previous_s is not None and 2 <= times.size < _STEADY:
         moved_s = _moved(previous_s, times if last_time is None else np.append(last_time, times))
         if moved_s is not None:
             return _configured(moved_s, _SNAP)
