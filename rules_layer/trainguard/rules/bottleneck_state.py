@@ -127,16 +127,24 @@ class BottleneckState(msgspec.Struct, array_like=True):
         self.pauses = [*recent, pause][-(RECURRENCES - 1) :]
 
     def _note_bad(self, is_slow: IsSlow, threshold: float) -> None:
-        """Take note of since when and up to when minutes have been bad; the newest is looked at while it grows."""
+        """Take note of since when and up to when minutes have been bad; the newest is looked at while it grows.
+
+        Minutes of a pause that counts late may lie before the onset: it moves back to them.
+        """
+        bad = []
         for count in self.kept.minutes:
             if count.minute < self.checked:
                 continue
             self.checked = count.minute
-            if 100.0 * count.bottlenecked <= threshold * count.judged and not is_slow(count):
-                continue
-            if self.bad_through is None or count.minute > self.bad_through + QUIET_MINUTES:
-                self.bad_since = count.minute
-            self.bad_through = count.minute
+            if 100.0 * count.bottlenecked > threshold * count.judged or is_slow(count):
+                bad.append(count.minute)
+        for minute in bad:
+            if self.bad_through is None or minute > self.bad_through + QUIET_MINUTES:
+                self.bad_since = self.bad_through = minute
+            self.bad_through = max(self.bad_through, minute)
+        for minute in reversed(bad):
+            if self.bad_since is not None and self.bad_since - QUIET_MINUTES <= minute < self.bad_since:
+                self.bad_since = minute
 
 
 def _inner_runs(active_rows: IntArray, times: FloatArray, longest_s: float) -> list[tuple[int, int]]:

@@ -92,6 +92,16 @@ def bad(minutes: Sequence[int], newest: int) -> BottleneckState:
     return seen(busy.tolist())
 
 
+@pytest.mark.parametrize("objects", [1, 4, 1_000])
+@pytest.mark.parametrize(("short", "since"), [([11, 19], 3), ([19], 3), ([20], 20)])
+def test_the_onset_moves_back_to_pauses_that_count_late(short: list[int], since: int, objects: int) -> None:
+    busy = np.ones(30, dtype=np.bool_)
+    busy[[3, 4, 5, 7, 8, 9, *short, 24, 25, 26]] = False
+    state = seen(busy.tolist(), objects=objects)
+    first = int(JOB_START // 60.0)
+    assert (state.bad_since, state.bad_through) == (first + since, first + 26)
+
+
 @pytest.mark.parametrize(
     ("minutes", "since", "through"),
     [([3], 3, 3), ([3, 13], 3, 13), ([3, 14], 14, 14), ([3, 5, 15], 3, 15), ([3, 5, 16], 16, 16)],

@@ -21,12 +21,6 @@ LOST_BY_INTERVAL = 0
 UNTRUE = 0
 """Most checks of the findings' times, places, kinds and losses, and of the ledger, that do not hold."""
 
-HELD_UNTRUE = 3
-"""The goal is not reached: so many do not hold, and no more may.
-
-Of a GPU that waits 85 % of its time one reading a minute shows 20 minutes of zeros: they are taken for start-up.
-"""
-
 UNEXPLAINED = 0
 """Most findings beside a planted fault that nothing planted explains."""
 

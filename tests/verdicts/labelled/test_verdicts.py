@@ -44,7 +44,7 @@ def test_healthy_jobs_are_called_healthy(figures: Figures) -> None:
 
 def test_what_is_said_is_true(figures: Figures) -> None:
     said = figures.true_checks()
-    assert said.of - said.count <= goals.HELD_UNTRUE, table(figures)
+    assert said.of - said.count <= goals.UNTRUE, table(figures)
 
 
 def test_nothing_is_found_beside_what_was_planted(figures: Figures) -> None:
