@@ -132,9 +132,9 @@ class IdleTime(msgspec.Struct, array_like=True):
 
     samples: int = 0
     paused: int = 0
-    chance: int = 0
     breaks_s: float = 0.0
     breaks: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    chance: int = 0
 
     @property
     def kept(self) -> int:
