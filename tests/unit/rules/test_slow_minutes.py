@@ -100,7 +100,7 @@ def test_given_slow_minutes_that_are_long_over_when_the_job_has_ended_then_it_is
 def minute_of(gpu: float, *, lost: float = 0.0, level: float = 0.0, peak: float = 0.0, judged: int = 8) -> MinuteCount:
     """Return a minute of two GPUs by its means, percent."""
     sums = {name: round(100 * judged * each) for name, each in {"gpu": gpu, "level": level, "peak": peak}.items()}
-    return MinuteCount(5, judged, 0, gpus=2, lost=round(judged * lost), **sums)
+    return MinuteCount(5, judged, 0, gpus=2, lost=round(100.0 * judged * lost), **sums)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_shares_of_minutes_keep_hits_and_judged_apart() -> None:
 
 def test_shares_of_points_keep_hits_judged_and_lost_apart() -> None:
     kept = Tally(
-        judged=40, bottlenecked=9, lost=500, minutes=[MinuteCount(1, 8, 3, lost=2), MinuteCount(2, 12, 1, lost=4)]
+        judged=40, bottlenecked=9, lost=500, minutes=[MinuteCount(1, 8, 3, lost=200), MinuteCount(2, 12, 1, lost=400)]
     )
     found = _points(kept)
     assert (found.recent.hits, found.recent.judged, found.recent.lost) == (4, 20, 600)
